@@ -1,0 +1,142 @@
+package kv
+
+import (
+	"context"
+	"iter"
+	"time"
+)
+
+// Retention is what a log can evict, read live from the stream's settings.
+type Retention struct {
+	// EvictsCurrentValues: max_age, per-message TTLs, or discard old under a limit.
+	EvictsCurrentValues bool
+	// First is the first retained revision; 0 for a log that never held a message.
+	First uint64
+}
+
+// LogInfo is a log's identity and bounds, as its leader gave them.
+type LogInfo struct {
+	// Bucket is the bucket's name.
+	Bucket string
+	// Created is when the log was created: with another value it is another log.
+	Created time.Time
+	First   uint64
+	Last    uint64
+	// Messages and Subjects are counts of what is retained.
+	Messages uint64
+	Subjects uint64
+	// ServerTime is the server's clock at the answer; the zero time when it does not say.
+	ServerTime time.Time
+	Retention  Retention
+}
+
+// Sample is one applied message that can be looked up again to tell one log from another.
+type Sample struct {
+	Revision uint64
+	UnixNano int64
+}
+
+// Incarnation is what a fold remembers of the log that its cursor belongs to.
+type Incarnation struct {
+	// CreatedUnixNano is the log's creation time; 0 is "nothing remembered".
+	CreatedUnixNano int64
+	// Samples are a few applied messages, newest last.
+	Samples []Sample
+}
+
+// OpenRequest asks for one watch.
+type OpenRequest struct {
+	Scope Scope
+	// After is the cursor to resume after. None asks for the current value of each key in scope first (a re-list,
+	// in revision order), then live updates.
+	After Cursor
+	// Known is what the fold remembers of the log, checked before anything is delivered.
+	Known Incarnation
+}
+
+// Delivery is what one Next call took from a watch.
+type Delivery struct {
+	// Updates are in revision order. Keys and values stay valid; the slice belongs to the caller.
+	Updates []Update
+	// Frontier, when not 0, says that every update in scope at or below this revision has been delivered by this
+	// watch or before it, up to and including Updates. It may be past the last update.
+	Frontier uint64
+	// Pending is the server's estimate of matching messages still to come.
+	Pending uint64
+}
+
+// Watch is one consumer's generation. It is used by one goroutine, except Close.
+type Watch interface {
+	// Info is the log as it was when the watch began; everything at or below Info().Last was there before it.
+	Info() LogInfo
+	// Next blocks until there is something to tell, then appends what is there to into.Updates (at most max updates or
+	// maxBytes of keys and values, and at least one update if there is one) and returns it. Any error ends the watch:
+	// ErrWatchLost, an ExpiredError when the watch was overrun, or the context's.
+	Next(ctx context.Context, into Delivery, max, maxBytes int) (Delivery, error)
+	// Close ends the watch and frees what the server holds for it, within ctx.
+	Close(ctx context.Context) error
+}
+
+// Watcher opens watches.
+type Watcher interface {
+	// Info reads the log's identity and bounds from its leader.
+	Info(ctx context.Context) (LogInfo, error)
+	// Open begins a watch. Every one passes the window and identity kernels of package protocol: an ExpiredError or a
+	// LogChangedError means that nothing was consumed.
+	Open(ctx context.Context, req OpenRequest) (Watch, error)
+}
+
+// KeyVersion is one listed key.
+type KeyVersion struct {
+	Key     string
+	Version Version
+}
+
+// Reader reads a bucket's current state from its leader.
+type Reader interface {
+	// Get is the key's value; ErrKeyNotFound when it has none (never written, deleted, or aged out).
+	Get(ctx context.Context, key string) (Entry, error)
+	// Entry is the key's last message, tombstones included, for writers that need its version; ErrKeyNotFound when the
+	// log holds none.
+	Entry(ctx context.Context, key string) (Entry, error)
+	// Keys lists the keys in scope that have a value, in no order; at most one error, last.
+	Keys(ctx context.Context, scope Scope) iter.Seq2[KeyVersion, error]
+	// Scan lists the entries in scope that have a value, in no order; at most one error, last.
+	Scan(ctx context.Context, scope Scope) iter.Seq2[Entry, error]
+}
+
+// PutOptions are a write's extras.
+type PutOptions struct {
+	// TTL is how long the server keeps the value; 0 is for good. It needs a bucket that allows it.
+	TTL time.Duration
+	// ContentType is sent as the message's Content-Type header when not "".
+	ContentType string
+}
+
+// DeleteOptions are a delete's extras.
+type DeleteOptions struct {
+	// At deletes only when the key's version is this one; unknown deletes whatever is there.
+	At Version
+	// Purge removes the key's history too.
+	Purge bool
+}
+
+// Writer writes a bucket. Each call is one message, acknowledged by the leader; on a timeout it may or may not have
+// been written, and the error says so.
+type Writer interface {
+	Put(ctx context.Context, key string, value []byte, o PutOptions) (Version, error)
+	// Create writes only when the key has no value: else an *ExistsError.
+	Create(ctx context.Context, key string, value []byte, o PutOptions) (Version, error)
+	// Update writes only when the key's version is at: else a *ConflictError.
+	Update(ctx context.Context, key string, value []byte, at Version, o PutOptions) (Version, error)
+	// Delete removes the key; a delete of an absent key is written all the same.
+	Delete(ctx context.Context, key string, o DeleteOptions) (Version, error)
+}
+
+// Bucket is all of a bucket's ports under its name.
+type Bucket interface {
+	Name() string
+	Reader
+	Watcher
+	Writer
+}

@@ -1,0 +1,47 @@
+package protocol
+
+import "math"
+
+// ResumeWindowOK (resume_window_ok) reports whether a log whose first retained revision is first still holds
+// everything after cursor. JetStream does not refuse a start below its first revision, it silently starts later,
+// so the check is the client's. A log that never held a message has first 0.
+func ResumeWindowOK(cursor, first uint64) bool {
+	if cursor == math.MaxUint64 {
+		return true
+	}
+	return first <= cursor+1
+}
+
+// ResumeStart (resume_start_sequence) is the revision that a resume after cursor asks for; ok is false when there
+// is none, which never wraps to the start of the log.
+func ResumeStart(cursor uint64) (start uint64, ok bool) {
+	if cursor == math.MaxUint64 {
+		return 0, false
+	}
+	return cursor + 1, true
+}
+
+// ConsumerStartsAt reports whether a new consumer, whose creation reply names delivered as the revision before its
+// first one, starts right after cursor. A larger value is JetStream's silent clamp: messages in between are gone.
+func ConsumerStartsAt(cursor, delivered uint64) bool { return delivered == cursor }
+
+// Frontier is what is known when a consumer may have delivered all of its scope.
+type Frontier struct {
+	// Head is the log's last revision, read from the leader before Pending was.
+	Head uint64
+	// Pending is the consumer's count of matching messages not yet delivered, from its leader.
+	Pending uint64
+	// Delivered is the consumer's own delivery count (the last consumer sequence that it handed out).
+	Delivered uint64
+	// Received is how many deliveries of this consumer the client has taken in, without a hole.
+	Received uint64
+	// Current is the frontier so far.
+	Current uint64
+}
+
+// FrontierMayAdvance (frontier_may_advance) reports whether everything in scope at or below Head has been received,
+// so that a cursor may name Head though the last matching message is older: the head was read first, later nothing
+// was pending, and every delivery up to then has arrived. It never moves a frontier back.
+func FrontierMayAdvance(f Frontier) bool {
+	return f.Pending == 0 && f.Delivered == f.Received && f.Head > f.Current
+}

@@ -1,0 +1,295 @@
+package schema
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	foldv1 "github.com/typedfold/fold/gen/go/fold/v1"
+)
+
+// Compile reads the (fold.v1.table) option of a message. It reports all problems at once, in a stable order; the
+// table is nil if there is one.
+func Compile(md protoreflect.MessageDescriptor) (*Table, []Problem) {
+	c := &compiler{md: md, table: &Table{Message: md.FullName()}}
+	c.run()
+	if len(c.problems) > 0 {
+		return nil, c.problems
+	}
+	return c.table, nil
+}
+
+const (
+	numberHint = "is extension number 50737 used by another option?"
+	newerHint  = "options.proto is newer than this protoc-gen-fold; upgrade the plugin and the module github.com/typedfold/fold"
+)
+
+// compiler holds what Compile knows while it runs.
+type compiler struct {
+	md       protoreflect.MessageDescriptor
+	option   *foldv1.Table
+	file     *foldv1.File
+	table    *Table
+	problems []Problem
+}
+
+func (c *compiler) add(sub []int32, hint, format string, args ...any) {
+	c.addAt(c.md, sub, hint, format, args...)
+}
+
+// addAt reports a problem with d's fold option, or with what sub leads to in it.
+func (c *compiler) addAt(d protoreflect.Descriptor, sub []int32, hint, format string, args ...any) {
+	c.problems = append(c.problems, Problem{
+		File: d.ParentFile(), Path: OptionPath(d, sub...), Message: fmt.Sprintf(format, args...), Hint: hint,
+	})
+}
+
+// inKey reports a problem at an offset of the key pattern.
+func (c *compiler) inKey(offset int, hint, format string, args ...any) {
+	c.add([]int32{tableKey}, hint, format, args...)
+	p := &c.problems[len(c.problems)-1]
+	p.Literal, p.Offset = c.option.GetKey(), offset
+}
+
+func (c *compiler) unsupported(sub []int32, what string) {
+	c.add(sub, "", "%s not supported by this version of protoc-gen-fold yet", what)
+}
+
+func (c *compiler) run() {
+	option, ok, err := tableOption(c.md)
+	if err != nil {
+		c.add(nil, numberHint, "cannot read the table option of %s: %v", c.md.Name(), err)
+		return
+	}
+	if !ok {
+		c.add(nil, "", "message %s has no (fold.v1.table) option", c.md.Name())
+		return
+	}
+	c.option = option
+	c.file, _, err = fileOption(c.md.ParentFile())
+	if err != nil {
+		c.addAt(c.md.ParentFile(), nil, numberHint, "cannot read the (fold.v1.file) option: %v", err)
+	}
+	if n := unknownField(option.ProtoReflect()); n > 0 {
+		c.add(nil, newerHint,
+			"the table option of %s has unknown field %d", c.md.Name(), n)
+	}
+	c.checkMessage()
+	c.names()
+	c.bucket()
+	c.settings()
+	c.unsupportedOptions()
+	c.key()
+}
+
+func (c *compiler) checkMessage() {
+	switch {
+	case c.md.IsMapEntry():
+		c.add(nil, "", "map entry %s cannot be a table", c.md.Name())
+	case isGroup(c.md):
+		c.add(nil, "declare a message outside, and use it as the field's type", "group %s cannot be a table", c.md.Name())
+	case c.md.Fields().Len() == 0:
+		c.add(nil, "", "message %s has no fields and cannot be a table", c.md.Name())
+	}
+}
+
+// isGroup reports whether the message is declared by a group field, in proto2's syntax.
+func isGroup(md protoreflect.MessageDescriptor) bool {
+	if md.ParentFile().Syntax() != protoreflect.Proto2 {
+		return false
+	}
+	var siblings []protoreflect.FieldDescriptor
+	collect := func(fields interface {
+		Len() int
+		Get(int) protoreflect.FieldDescriptor
+	}) {
+		for i := range fields.Len() {
+			siblings = append(siblings, fields.Get(i))
+		}
+	}
+	switch parent := md.Parent().(type) {
+	case protoreflect.MessageDescriptor:
+		collect(parent.Fields())
+		for i := range parent.Extensions().Len() {
+			siblings = append(siblings, parent.Extensions().Get(i))
+		}
+	case protoreflect.FileDescriptor:
+		for i := range parent.Extensions().Len() {
+			siblings = append(siblings, parent.Extensions().Get(i))
+		}
+	}
+	return slices.ContainsFunc(siblings, func(fd protoreflect.FieldDescriptor) bool {
+		return fd.Kind() == protoreflect.GroupKind && fd.Message().FullName() == md.FullName()
+	})
+}
+
+func (c *compiler) names() {
+	c.table.GoName = messageGoName(c.md)
+	name := c.option.GetGoName()
+	if name == "" {
+		return
+	}
+	c.table.GoName = name
+	if !isExportedName(name) {
+		c.add([]int32{tableGoName}, "it begins with A-Z and goes on with letters, digits and _", "go_name %q is not an exported Go identifier", name)
+	}
+}
+
+func (c *compiler) bucket() {
+	d, sub, bucket := protoreflect.Descriptor(c.md), []int32{tableBucket}, c.option.GetBucket()
+	if bucket == "" {
+		d, sub, bucket = c.md.ParentFile(), []int32{fileBucket}, c.file.GetBucket()
+	}
+	c.table.Bucket = bucket
+	if bucket == "" {
+		c.add(nil, `write option (fold.v1.file) = {bucket: "..."}; in the file, or bucket: "..." in the table`,
+			"table %s has no bucket, and its file sets none", c.md.Name())
+		return
+	}
+	for _, r := range bucket {
+		if r != '-' && r != '_' && (r > 'z' || !isLower(byte(r)) && !isUpper(byte(r)) && !isDigit(byte(r))) {
+			c.addAt(d, sub, "allowed are A-Z a-z 0-9 _ -", "bucket %q has %q", bucket, r)
+			return
+		}
+	}
+}
+
+// enumOption is the value of an enum option, or its default; a number that this build does not know is a problem.
+func enumOption[E interface {
+	~int32
+	protoreflect.Enum
+}](c *compiler, d protoreflect.Descriptor, sub []int32, e, byDefault E) E {
+	if e == 0 {
+		return byDefault
+	}
+	if e.Descriptor().Values().ByNumber(e.Number()) == nil {
+		c.addAt(d, sub, newerHint,
+			"%s has no value %d", e.Descriptor().Name(), e)
+	}
+	return e
+}
+
+func (c *compiler) settings() {
+	t, o := c.table, c.option
+	t.Codec = enumOption(c, c.md, []int32{tableValue}, o.GetValue(), foldv1.Codec_CODEC_PROTO)
+	t.Bind = enumOption(c, c.md, []int32{tableBind}, o.GetBind(), foldv1.Bind_BIND_MATCH)
+	t.OnAgeOut = enumOption(c, c.md, []int32{tableOnAgeOut}, o.GetOnAgeOut(), foldv1.OnAgeOut_ON_AGE_OUT_KEEP)
+	t.OnReject = enumOption(c, c.md.ParentFile(), []int32{fileOnReject}, c.file.GetOnReject(), foldv1.OnReject_ON_REJECT_KEEP_OLD)
+	t.OnReject = enumOption(c, c.md, []int32{tableOnReject}, o.GetOnReject(), t.OnReject)
+	t.MaxValueBytes, t.Validate = o.GetMaxValueBytes(), o.GetValidate()
+}
+
+// unsupportedOptions refuses what the option can say and this version does not do.
+func (c *compiler) unsupportedOptions() {
+	if v := c.option.GetValue(); v == foldv1.Codec_CODEC_PROTOJSON || v == foldv1.Codec_CODEC_RAW {
+		c.unsupported([]int32{tableValue}, "value: "+v.String()+" is")
+	}
+	for i, index := range c.option.GetIndex() {
+		c.unsupported([]int32{tableIndex, int32(i)}, fmt.Sprintf("index %q: indexes are", index.GetName()))
+	}
+	for i := range c.option.GetRetiredIndex() {
+		c.unsupported([]int32{tableRetiredIndex, int32(i)}, "retired_index is")
+	}
+	for i := range c.option.GetAlsoRead() {
+		c.unsupported([]int32{tableAlsoRead, int32(i)}, "also_read is")
+	}
+	if c.option.GetValidate() {
+		c.unsupported([]int32{tableValidate}, "validate is")
+	}
+}
+
+// key compiles pattern, parts and variables.
+func (c *compiler) key() {
+	parts := c.parts()
+	if c.option.GetKey() == "" {
+		c.add(nil, fmt.Sprintf("add key: %q", strings.ToLower(string(c.md.Name()))+".{...}"), "the table option of %s has no key", c.md.Name())
+		return
+	}
+	segs, flaws := parsePattern(c.option.GetKey())
+	slices.SortStableFunc(flaws, func(a, b flaw) int { return cmp.Compare(a.offset, b.offset) })
+	for _, f := range flaws {
+		c.inKey(f.offset, f.hint, "%s", f.message)
+	}
+	if segs == nil {
+		return
+	}
+	for _, seg := range segs {
+		token := Token{Literal: seg.literal, Var: -1, Offset: seg.offset}
+		if seg.variable != "" {
+			token.Var = len(c.table.Vars)
+			c.table.Vars = append(c.table.Vars, c.variable(seg, parts[seg.variable]))
+		}
+		c.table.Pattern = append(c.table.Pattern, token)
+	}
+	for i, p := range c.option.GetPart() {
+		if !slices.ContainsFunc(segs, func(s segment) bool { return s.variable == p.GetName() }) && p.GetName() != "" {
+			c.add([]int32{tablePart, int32(i)}, c.didYouMean(p.GetName(), segmentNames(segs)), "part %q is not used in key %q", p.GetName(), c.option.GetKey())
+		}
+	}
+	c.varNames(segs)
+}
+
+func segmentNames(segs []segment) []string {
+	var names []string
+	for _, s := range segs {
+		if s.variable != "" {
+			names = append(names, s.variable)
+		}
+	}
+	return names
+}
+
+// part is a declared part and its index in the option.
+type part struct {
+	*foldv1.Part
+	index int
+}
+
+func (p part) path(sub ...int32) []int32 { return append([]int32{tablePart, int32(p.index)}, sub...) }
+
+func (c *compiler) parts() map[string]part {
+	parts := map[string]part{}
+	for i, p := range c.option.GetPart() {
+		if p.GetName() == "" {
+			c.add([]int32{tablePart, int32(i)}, "", "part %d has no name", i+1)
+			continue
+		}
+		if _, twice := parts[p.GetName()]; twice {
+			c.add([]int32{tablePart, int32(i)}, "", "part %q is declared twice", p.GetName())
+			continue
+		}
+		parts[p.GetName()] = part{p, i}
+		if name := p.GetGoName(); name != "" && !isExportedName(name) {
+			c.add([]int32{tablePart, int32(i), partGoName}, "it begins with A-Z and goes on with letters, digits and _",
+				"go_name %q is not an exported Go identifier", name)
+		}
+	}
+	return parts
+}
+
+// varNames checks that each variable has a field name of its own in the key struct.
+func (c *compiler) varNames(segs []segment) {
+	segs = slices.DeleteFunc(slices.Clone(segs), func(s segment) bool { return s.variable == "" })
+	for i, v := range c.table.Vars {
+		if v.GoName == "AppendKey" || v.GoName == "String" {
+			c.inKey(segs[i].offset, fmt.Sprintf("set go_name in a part: {name: %q go_name: %q}", v.Name, v.GoName+"Value"),
+				"{%s} becomes field %s, which is a method of the key struct", v.Name, v.GoName)
+		}
+		for _, w := range c.table.Vars[:i] {
+			if v.GoName == w.GoName && v.Name != w.Name {
+				c.inKey(segs[i].offset, fmt.Sprintf("set go_name in a part: {name: %q go_name: %q}", v.Name, v.GoName+"2"),
+					"{%s} and {%s} both become field %s", w.Name, v.Name, v.GoName)
+			}
+		}
+	}
+}
+
+func (c *compiler) didYouMean(word string, candidates []string) string {
+	if near := nearest(word, candidates); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return ""
+}

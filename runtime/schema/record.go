@@ -1,0 +1,72 @@
+package schema
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/typedfold/fold/runtime/keyenc"
+)
+
+// Record is the table's schema as canonical text: a line "name: value" for each thing that decides how keys and
+// values are read. Equal schemas have equal records, whatever built the descriptor. A store keeps it beside its rows.
+func (t *Table) Record() string {
+	var b strings.Builder
+	line := func(name, value string) { fmt.Fprintf(&b, "%s: %s\n", name, value) }
+	line("message", string(t.Message))
+	line("bucket", t.Bucket)
+	line("key", t.Key())
+	for i := range t.Vars {
+		v := &t.Vars[i]
+		typ := v.Kind.String()
+		if v.Kind == keyenc.KindEnum {
+			typ += " " + string(v.Field().Enum().FullName())
+		}
+		if v.Tail {
+			typ = "tail"
+		}
+		line("var "+v.Name, typ+" "+v.Enc.String())
+	}
+	line("codec", strings.TrimPrefix(t.Codec.String(), "CODEC_"))
+	line("bind", strings.TrimPrefix(t.Bind.String(), "BIND_"))
+	line("validate", fmt.Sprint(t.Validate))
+	line("max_value_bytes", fmt.Sprint(t.MaxValueBytes))
+	line("on_reject", strings.TrimPrefix(t.OnReject.String(), "ON_REJECT_"))
+	line("on_age_out", strings.TrimPrefix(t.OnAgeOut.String(), "ON_AGE_OUT_"))
+	return b.String()
+}
+
+// Change is one line that differs between two records of a table.
+type Change struct {
+	Name string
+	// Old and New are the line's values; "" where the record has no such line.
+	Old, New string
+}
+
+func (c Change) String() string { return fmt.Sprintf("%s: was %q, is %q", c.Name, c.Old, c.New) }
+
+// Same reports whether two records say the same.
+func Same(oldRecord, newRecord string) bool { return len(Diff(oldRecord, newRecord)) == 0 }
+
+// Diff lists what differs between two records, in the old record's order and then the new one's.
+func Diff(oldRecord, newRecord string) []Change {
+	oldNames, oldValues := readRecord(oldRecord)
+	newNames, newValues := readRecord(newRecord)
+	var changes []Change
+	for _, name := range append(oldNames, newNames...) {
+		if oldValues[name] != newValues[name] && !slices.ContainsFunc(changes, func(c Change) bool { return c.Name == name }) {
+			changes = append(changes, Change{name, oldValues[name], newValues[name]})
+		}
+	}
+	return changes
+}
+
+func readRecord(record string) (names []string, values map[string]string) {
+	values = map[string]string{}
+	for line := range strings.Lines(record) {
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		names = append(names, name)
+		values[name] = value
+	}
+	return names, values
+}

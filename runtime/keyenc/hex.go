@@ -3,6 +3,7 @@ package keyenc
 import (
 	"fmt"
 	"strings"
+	"unsafe"
 )
 
 // AppendHex appends the bytes of s in upper-case hexadecimal, "-" for none.
@@ -97,7 +98,7 @@ func ParseHexInt[T FixedInteger](token string) (T, error) {
 // hexShape is the number of digits of a type and the bits to flip.
 func hexShape[T FixedInteger]() (width int, flip uint64) {
 	width = 8
-	if T(1)<<31<<1 != 0 {
+	if unsafe.Sizeof(T(0)) == 8 {
 		width = 16
 	}
 	if signed[T]() {

@@ -45,14 +45,18 @@ func (c *Checker) refuse(b []byte, offset int, st status) error {
 	return &CheckError{Message: c.name, Offset: offset, Size: len(b), Err: e.err, Detail: e.detail}
 }
 
-// What a single-byte tag of a field without further duties asks for.
+// What a single-byte tag asks for. The bytes codes are in order of work.
 const (
-	fastNone uint8 = iota
+	fastNone uint8 = iota // the general way: required, in a oneof with keys, or rare
 	fastVarint
 	fastFixed32
 	fastFixed64
+	fastKeyVarint
 	fastBytes
 	fastUTF8
+	fastKeyBytes
+	fastKeyUTF8
+	fastMessage
 )
 
 // program checks one message type at one place in the tree of key paths.
@@ -87,7 +91,7 @@ func (p *program) run(b []byte, group protowire.Number, depth int, keys []Field)
 		tag := uint64(b[i])
 		i++
 		if tag < 0x80 {
-			switch p.fast[tag] {
+			switch code := p.fast[tag]; code {
 			case fastVarint:
 				if i < len(b) && b[i] < 0x80 {
 					i++
@@ -96,6 +100,13 @@ func (p *program) run(b []byte, group protowire.Number, depth int, keys []Field)
 				if i = skipVarint(b, i); i < 0 {
 					return at, statusVarint
 				}
+				continue
+			case fastKeyVarint:
+				var v uint64
+				if v, i = uvarint(b, i); i < 0 {
+					return at, statusVarint
+				}
+				p.dense[tag>>3].key.storeNum(keys, v)
 				continue
 			case fastFixed32:
 				if i += 4; i > len(b) {
@@ -107,22 +118,36 @@ func (p *program) run(b []byte, group protowire.Number, depth int, keys []Field)
 					return at, statusTruncated
 				}
 				continue
-			case fastBytes:
-				start, end := span(b, i)
-				if start < 0 {
+			case fastBytes, fastUTF8, fastKeyBytes, fastKeyUTF8, fastMessage:
+				var size uint64
+				if i < len(b) && b[i] < 0x80 {
+					size = uint64(b[i])
+					i++
+				} else if size, i = uvarint(b, i); i < 0 {
+					return at, statusVarint
+				}
+				if size > uint64(len(b)-i) {
 					return at, statusTruncated
 				}
-				i = end
-				continue
-			case fastUTF8:
-				start, end := span(b, i)
-				if start < 0 {
-					return at, statusTruncated
+				v := b[i : i+int(size)]
+				switch code {
+				case fastUTF8:
+					if !validUTF8(v) {
+						return at, statusUTF8
+					}
+				case fastKeyBytes:
+					p.dense[tag>>3].key.storeBytes(keys, v)
+				case fastKeyUTF8:
+					if !validUTF8(v) {
+						return at, statusUTF8
+					}
+					p.dense[tag>>3].key.storeBytes(keys, v)
+				case fastMessage:
+					if n, st := p.dense[tag>>3].sub.run(v, 0, depth, keys); st != statusOK {
+						return i + n, st
+					}
 				}
-				if !validUTF8(b[start:end]) {
-					return at, statusUTF8
-				}
-				i = end
+				i += len(v)
 				continue
 			}
 		} else {

@@ -278,13 +278,48 @@ func (p *program) index(fields []*field) {
 
 func (p *program) fastCode(num protowire.Number, typ protowire.Type) uint8 {
 	f := p.field(num)
-	known := f != nil && f.accepts>>typ&1 != 0
-	switch {
-	case known && (f.key != nil || len(f.clears) > 0 || f.required != 0):
-		return fastNone
-	case f == nil && p.extends, f != nil && f.kind == kindMap:
+	if f == nil || f.accepts>>typ&1 == 0 {
+		if f == nil && p.extends || f != nil && f.kind == kindMap {
+			return fastNone
+		}
+		return plainCode(typ)
+	}
+	if f.required != 0 || len(f.clears) > 0 {
 		return fastNone
 	}
+	key := f.key != nil
+	switch f.kind {
+	case kindVarint:
+		if key {
+			return fastKeyVarint
+		}
+		return fastVarint
+	case kindBytes:
+		if key {
+			return fastKeyBytes
+		}
+		return fastBytes
+	case kindUTF8:
+		if key {
+			return fastKeyUTF8
+		}
+		return fastUTF8
+	case kindMessage, kindMap:
+		if key {
+			return fastNone
+		}
+		return fastMessage
+	case kindGroup:
+		return fastNone
+	}
+	if key || typ == protowire.BytesType {
+		return fastNone
+	}
+	return plainCode(typ)
+}
+
+// plainCode is the code of a value that only has to be passed over.
+func plainCode(typ protowire.Type) uint8 {
 	switch typ {
 	case protowire.VarintType:
 		return fastVarint
@@ -293,14 +328,10 @@ func (p *program) fastCode(num protowire.Number, typ protowire.Type) uint8 {
 	case protowire.Fixed64Type:
 		return fastFixed64
 	case protowire.BytesType:
-		switch {
-		case !known || f.kind == kindBytes:
-			return fastBytes
-		case f.kind == kindUTF8:
-			return fastUTF8
-		}
+		return fastBytes
+	default:
+		return fastNone
 	}
-	return fastNone
 }
 
 func pathString(path []protoreflect.FieldDescriptor) string {

@@ -18,11 +18,12 @@ func (g *generator) odds(n int) bool { return g.wild && g.IntN(n) == 0 }
 func (g *generator) message(b []byte, md protoreflect.MessageDescriptor, depth int) []byte {
 	fields := md.Fields()
 	for i := range fields.Len() {
-		if fd := fields.Get(i); fd.Cardinality() == protoreflect.Required && !g.odds(12) {
-			b = g.field(b, fd, depth)
+		fd := fields.Get(i)
+		if (fd.Cardinality() == protoreflect.Required || md.IsMapEntry()) && !g.odds(25) {
+			b = g.field(b, fd, max(depth, 1))
 		}
 	}
-	if fields.Len() == 0 {
+	if fields.Len() == 0 || md.IsMapEntry() && !g.odds(4) {
 		return b
 	}
 	for range g.IntN(7) {

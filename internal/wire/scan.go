@@ -63,19 +63,29 @@ func validVarints(b []byte) bool {
 	return true
 }
 
-// validUTF8 is utf8.Valid with a short way for ASCII.
+// validUTF8 is utf8.Valid with a short way for ASCII. The last word read
+// overlaps the one before it, so that no byte is looked at alone.
 func validUTF8(b []byte) bool {
-	s := b
-	for len(s) >= 8 {
-		if binary.LittleEndian.Uint64(s)&highBits != 0 {
-			return utf8.Valid(b)
+	n := len(b)
+	var seen uint64
+	switch {
+	case n >= 8:
+		i := 0
+		for ; i+32 <= n; i += 32 {
+			s := b[i : i+32 : i+32]
+			seen |= binary.LittleEndian.Uint64(s) | binary.LittleEndian.Uint64(s[8:]) |
+				binary.LittleEndian.Uint64(s[16:]) | binary.LittleEndian.Uint64(s[24:])
 		}
-		s = s[8:]
-	}
-	for _, c := range s {
-		if c >= utf8.RuneSelf {
-			return utf8.Valid(b)
+		for ; i+8 <= n; i += 8 {
+			seen |= binary.LittleEndian.Uint64(b[i : i+8])
+		}
+		seen |= binary.LittleEndian.Uint64(b[n-8:])
+	case n >= 4:
+		seen = uint64(binary.LittleEndian.Uint32(b) | binary.LittleEndian.Uint32(b[n-4:]))
+	default:
+		for _, c := range b {
+			seen |= uint64(c)
 		}
 	}
-	return true
+	return seen&highBits == 0 || utf8.Valid(b)
 }

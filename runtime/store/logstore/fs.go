@@ -1,0 +1,97 @@
+package logstore
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+// File is what the store needs of an open file.
+type File interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	Truncate(size int64) error
+	Sync() error
+	Size() (int64, error)
+}
+
+// FS is what the store needs of a file system; nil in Options is the operating system's.
+type FS interface {
+	// OpenFile opens as os.OpenFile does; an absent file is fs.ErrNotExist.
+	OpenFile(name string, flag int) (File, error)
+	Rename(from, to string) error
+	Remove(name string) error
+	MkdirAll(dir string) error
+	// ReadDir lists the names in dir; an absent dir is fs.ErrNotExist.
+	ReadDir(dir string) ([]string, error)
+	// IsDir reports whether name is a directory; false if there is nothing.
+	IsDir(name string) (bool, error)
+	// SyncDir makes the names in dir durable.
+	SyncDir(dir string) error
+	// Lock takes the lock file for this process, or fails with store.ErrLocked; closing it gives it back.
+	Lock(name string) (io.Closer, error)
+}
+
+type osFS struct{}
+
+type osFile struct{ *os.File }
+
+func (f osFile) Size() (int64, error) {
+	i, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if !i.Mode().IsRegular() {
+		return 0, &fs.PathError{Op: "stat", Path: f.Name(), Err: errors.New("not a regular file")}
+	}
+	return i.Size(), nil
+}
+
+func (osFS) OpenFile(name string, flag int) (File, error) {
+	f, err := os.OpenFile(name, flag, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return osFile{f}, nil
+}
+
+func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
+func (osFS) Remove(name string) error     { return os.Remove(name) }
+func (osFS) MkdirAll(dir string) error    { return os.MkdirAll(dir, 0o700) }
+
+func (osFS) ReadDir(dir string) ([]string, error) {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(list))
+	for i, e := range list {
+		names[i] = e.Name()
+	}
+	return names, nil
+}
+
+func (osFS) IsDir(name string) (bool, error) {
+	i, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && i.IsDir(), err
+}
+
+func (osFS) SyncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil // a rename there is durable with the volume's journal; directories can't be synced
+	}
+	d, err := os.Open(filepath.Clean(dir))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func (osFS) Lock(name string) (io.Closer, error) { return lockFile(name) }

@@ -1,0 +1,14 @@
+//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
+
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// lockFile refuses: without a lock that goes with its process, two writers could share a log.
+func lockFile(name string) (io.Closer, error) {
+	return nil, fmt.Errorf("lock %s: %w; give Options.FS with a Lock", name, errors.ErrUnsupported)
+}

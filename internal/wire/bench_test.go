@@ -40,7 +40,7 @@ func sampleDeployment() (*wiretest.Deployment, []string) {
 	}, []string{"meta.id", "meta.shard"}
 }
 
-func compileSample(tb testing.TB, m proto.Message, names []string) (*wire.Checker, []byte, []wire.Field) {
+func compile(tb testing.TB, m proto.Message, names ...string) *wire.Checker {
 	tb.Helper()
 	var paths [][]protoreflect.FieldDescriptor
 	for _, name := range names {
@@ -54,6 +54,12 @@ func compileSample(tb testing.TB, m proto.Message, names []string) (*wire.Checke
 	if err != nil {
 		tb.Fatal(err)
 	}
+	return c
+}
+
+func compileSample(tb testing.TB, m proto.Message, names []string) (*wire.Checker, []byte, []wire.Field) {
+	tb.Helper()
+	c := compile(tb, m, names...)
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
 		tb.Fatal(err)

@@ -84,7 +84,7 @@ func (p *program) run(b []byte, group protowire.Number, depth int, keys []Field)
 	if depth--; depth < 0 {
 		return 0, statusDepth
 	}
-	var seen uint64
+	var seen uint64 // bits of required fields
 	i := 0
 	for i < len(b) {
 		at := i
@@ -150,31 +150,14 @@ func (p *program) run(b []byte, group protowire.Number, depth int, keys []Field)
 				i += len(v)
 				continue
 			}
-		} else {
-			if tag, i = uvarint(b, at); i < 0 {
-				return at, statusVarint
-			}
 		}
-		if n := tag >> 3; n == 0 || n > uint64(protowire.MaxValidNumber) {
-			return at, statusTag
-		}
-		num, typ := protowire.Number(tag>>3), protowire.Type(tag&7)
-		if typ == protowire.EndGroupType {
-			if num != group {
-				return at, statusGroup
-			}
+		next, bit, st := p.general(b, at, group, depth, keys)
+		seen |= bit
+		switch i = next; st {
+		case statusOK:
+		case statusEnd:
 			return i, p.complete(seen)
-		}
-		f := p.field(num)
-		var n int
-		var st status
-		if f != nil && f.accepts>>typ&1 != 0 {
-			n, st = f.value(b[i:], typ, depth, keys)
-			seen |= f.required
-		} else {
-			n, st = p.unknown(f, b[i:], num, typ, depth)
-		}
-		if i += n; st != statusOK {
+		default:
 			return i, st
 		}
 	}
@@ -182,6 +165,33 @@ func (p *program) run(b []byte, group protowire.Number, depth int, keys []Field)
 		return i, statusGroup
 	}
 	return i, p.complete(seen)
+}
+
+// general checks the field at b[at:] and returns the index after it with the
+// field's required bit, or statusEnd at the end of the group.
+func (p *program) general(b []byte, at int, group protowire.Number, depth int, keys []Field) (next int, bit uint64, st status) {
+	tag, i := uvarint(b, at)
+	if i < 0 {
+		return at, 0, statusVarint
+	}
+	if n := tag >> 3; n == 0 || n > uint64(protowire.MaxValidNumber) {
+		return at, 0, statusTag
+	}
+	num, typ := protowire.Number(tag>>3), protowire.Type(tag&7)
+	if typ == protowire.EndGroupType {
+		if num != group {
+			return at, 0, statusGroup
+		}
+		return i, 0, statusEnd
+	}
+	var n int
+	f := p.field(num)
+	if f == nil || f.accepts>>typ&1 == 0 {
+		n, st = p.unknown(f, b[i:], num, typ, depth)
+		return i + n, 0, st
+	}
+	n, st = f.value(b[i:], typ, depth, keys)
+	return i + n, f.required, st
 }
 
 // complete says whether all required fields were seen. A nested message may be

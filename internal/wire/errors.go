@@ -75,6 +75,7 @@ const (
 	statusDepth
 	statusRequired
 	statusUndecided
+	statusEnd // of a group; never leaves the package's inner loop
 )
 
 var statusErrors = [...]struct {

@@ -1,0 +1,77 @@
+package foldgen
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/typedfold/fold/runtime/schema"
+)
+
+// diagnostics collects what is wrong with the schemas of a request.
+type diagnostics struct{ list []diagnostic }
+
+type diagnostic struct {
+	file          string
+	line, column  int // from 1
+	message, hint string
+}
+
+func (d diagnostic) String() string {
+	s := fmt.Sprintf("%s:%d:%d: fold: %s", d.file, d.line, d.column, d.message)
+	if d.hint != "" {
+		s += "\n    hint: " + d.hint
+	}
+	return s
+}
+
+func (d *diagnostics) add(p schema.Problem) {
+	line, column := position(p)
+	d.list = append(d.list, diagnostic{p.File.Path(), line, column, p.Message, p.Hint})
+}
+
+// err is all diagnostics, sorted by place, or nil. Its text begins with a newline: callers put words of their own
+// before it, and the first line should still be clickable.
+func (d *diagnostics) err() error {
+	if len(d.list) == 0 {
+		return nil
+	}
+	slices.SortFunc(d.list, func(a, b diagnostic) int {
+		return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.line, b.line), cmp.Compare(a.column, b.column),
+			cmp.Compare(a.message, b.message), cmp.Compare(a.hint, b.hint))
+	})
+	var b strings.Builder
+	for _, one := range slices.Compact(d.list) {
+		b.WriteString("\n" + one.String())
+	}
+	return errors.New(b.String())
+}
+
+// position is the place of a problem, as far as the request tells: compilers differ in how deep into an option they
+// note places. Lines and columns count from 1.
+func position(p schema.Problem) (line, column int) {
+	locations := p.File.SourceLocations()
+	for path := p.Path; len(path) > 0; path = path[:len(path)-1] {
+		loc := locations.ByPath(path)
+		if len(loc.Path) == 0 {
+			continue
+		}
+		line, column = loc.StartLine+1, loc.StartColumn+1
+		literal := loc.StartLine == loc.EndLine && loc.EndColumn-loc.StartColumn == len(p.Literal)+len(`""`)
+		if p.Literal != "" && len(path) == len(p.Path) && literal {
+			column += 1 + p.Offset
+		}
+		return line, column
+	}
+	return 1, 1
+}
+
+// place is where a descriptor stands, as file:line:column.
+func place(d protoreflect.Descriptor, path protoreflect.SourcePath) string {
+	line, column := position(schema.Problem{File: d.ParentFile(), Path: path})
+	return fmt.Sprintf("%s:%d:%d", d.ParentFile().Path(), line, column)
+}

@@ -21,6 +21,8 @@ var (
 	ErrBucketNotFound = errors.New("bucket not found")
 	// ErrUnsupported: the server or the bucket's settings can't do this.
 	ErrUnsupported = errors.New("unsupported")
+	// ErrOutcomeUnknown: a write was sent and no answer came, so it may or may not have been stored.
+	ErrOutcomeUnknown = errors.New("outcome unknown")
 )
 
 // ConflictError is a write that was refused because the key's version was not the expected one. Nothing was written.

@@ -289,6 +289,21 @@ func TestCommonOfEveryPair(t *testing.T) {
 	}
 }
 
+// The walk alone finds the same, so a witness that was tried first hides nothing.
+func TestWalkFindsWhatTheWitnessesDo(t *testing.T) {
+	all := images()
+	for _, a := range all {
+		x := newAutomaton(a.pattern())
+		for _, b := range all {
+			y := newAutomaton(b.pattern())
+			w, ok := shortest(x, y, tokenBytes)
+			if ok != wantCommon(a, b) || ok && (!a.Contains(w) || !b.Contains(w)) {
+				t.Errorf("%v and %v: %q, %v", a, b, w, ok)
+			}
+		}
+	}
+}
+
 // No token of one image is in another with which it has none in common.
 func TestCommonMissesNothing(t *testing.T) {
 	all := images()

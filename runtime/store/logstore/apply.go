@@ -46,7 +46,7 @@ func (s *Store) Apply(ctx context.Context, b *store.Batch, c kv.Cursor) error {
 	s.table.batch(b)
 	s.size, s.cursor = end, c
 	if s.o.Durability == Sync {
-		s.durable = c
+		s.durable, s.synced = c, end
 	}
 	s.flushLater()
 	return nil
@@ -64,8 +64,11 @@ func checkBatch(b *store.Batch) error {
 		if u.Key == "" {
 			return fmt.Errorf("logstore: update %d has no key", i)
 		}
-		if err := checkSize(u.Key, len(u.Key), len(u.Value)); err != nil {
+		if err := checkSize(u.Key, len(u.Key), len(u.Value), MaxValue); err != nil {
 			return err
+		}
+		if n := len(u.ContentType); n > maxContentType {
+			return &SizeError{Key: u.Key, What: "content type", Size: n, Limit: maxContentType}
 		}
 	}
 	for i := range b.Ops {
@@ -76,19 +79,19 @@ func checkBatch(b *store.Batch) error {
 		if string(o.Key) == cursorKey {
 			return fmt.Errorf("logstore: op %d writes the cursor's key; the cursor is Apply's own argument", i)
 		}
-		if err := checkSize(string(o.Key[:min(len(o.Key), 64)]), len(o.Key)-1, len(o.Value)); err != nil {
+		if err := checkSize(string(o.Key[:min(len(o.Key), 64)]), len(o.Key)-1, len(o.Value), MaxValue+maxRecordHead); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func checkSize(name string, key, value int) error {
+func checkSize(name string, key, value, limit int) error {
 	if key > MaxKey {
 		return &SizeError{Key: name, What: "key", Size: key, Limit: MaxKey}
 	}
-	if value > MaxValue {
-		return &SizeError{Key: name, What: "value", Size: value, Limit: MaxValue}
+	if value > limit {
+		return &SizeError{Key: name, What: "value", Size: value, Limit: limit}
 	}
 	return nil
 }
@@ -178,19 +181,16 @@ func (s *Store) compact() error {
 	if err != nil && !errors.As(err, &renamed) {
 		return err
 	}
-	before := s.replaceFile(file, size)
+	before := s.replaceFile(file, size, err == nil)
 	if err != nil {
 		return s.poison(err)
 	}
-	s.mu.Lock()
-	s.durable = v.cursor
-	s.mu.Unlock()
 	s.o.Hooks.compacted(Compaction{Before: before, After: size, Keys: v.tree.Len(), Cursor: v.cursor, Took: time.Since(began)})
 	return nil
 }
 
-// replaceFile makes file, of one base, the log. It returns the old log's size.
-func (s *Store) replaceFile(file File, size int64) (before int64) {
+// replaceFile makes file, of one base and durable or not, the log. It returns the old log's size.
+func (s *Store) replaceFile(file File, size int64, durable bool) (before int64) {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
 	s.mu.Lock()
@@ -198,5 +198,8 @@ func (s *Store) replaceFile(file File, size int64) (before int64) {
 	_ = s.file.Close() // its name is gone, and with it all that a failure could lose
 	before = s.size
 	s.file, s.size, s.base, s.format, s.retryAt = file, size, size, versionV3, 0
+	if durable {
+		s.durable, s.synced = s.cursor, size
+	}
 	return before
 }

@@ -46,7 +46,7 @@ var ErrTooLarge = errors.New("too large for the log")
 // SizeError is a key or a value over the limit. It matches ErrTooLarge.
 type SizeError struct {
 	Key   string
-	What  string // "key" or "value"
+	What  string // "key", "value" or "content type"
 	Size  int
 	Limit int
 }

@@ -19,8 +19,11 @@ const (
 	// frameTarget is the payload after which a group goes on in another frame: it bounds what a rewrite and a load
 	// hold beside the data.
 	frameTarget = 1 << 20
-	// maxPayload is the longest payload of a frame: frameTarget, and one record of the largest key and value.
-	maxPayload = frameTarget + MaxValue + MaxKey + 1<<10
+	// maxContentType bounds what a record has beside its value, and maxRecordHead is that bound.
+	maxContentType = 1 << 12
+	maxRecordHead  = maxContentType + 64
+	// maxPayload is the longest payload of a frame: frameTarget, one record of the largest key and value, and a cursor.
+	maxPayload = frameTarget + MaxValue + maxRecordHead + MaxKey + 64
 
 	kindBase  = 'B'
 	kindBatch = 'A'

@@ -36,6 +36,7 @@ type Store struct {
 	mu      sync.RWMutex
 	file    File
 	size    int64 // of the log's whole groups
+	synced  int64 // how much of it is durable
 	base    int64 // of the log when it was last rewritten
 	format  int
 	table   table
@@ -123,7 +124,7 @@ func (s *Store) open() error {
 	}
 	s.rec = Recovery{Format: l.format, TornBytes: l.torn}
 	s.table, s.cursor, s.durable = l.table, l.cursor, l.cursor
-	s.size, s.base, s.format = l.good, l.base, l.format
+	s.size, s.synced, s.base, s.format = l.good, l.good, l.base, l.format
 	return nil
 }
 
@@ -131,7 +132,7 @@ func (s *Store) create() error {
 	s.table, s.format = newTable(), versionV3
 	w := rewriter{fs: s.o.FS, path: s.path}
 	file, size, err := w.run(s.table.tree, kv.Cursor{})
-	s.file, s.size, s.base = file, size, size
+	s.file, s.size, s.synced, s.base = file, size, size, size
 	return err
 }
 
@@ -185,8 +186,8 @@ func (s *Store) syncFile() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
 	s.mu.RLock()
-	file, c, err := s.file, s.cursor, s.writableLocked()
-	done := c == s.durable
+	file, size, c, err := s.file, s.size, s.cursor, s.writableLocked()
+	done := size == s.synced
 	s.mu.RUnlock()
 	if err != nil || done {
 		return err
@@ -195,7 +196,7 @@ func (s *Store) syncFile() error {
 		return s.poison(ioError("sync", s.path, err))
 	}
 	s.mu.Lock()
-	s.durable = c
+	s.durable, s.synced = c, size
 	s.mu.Unlock()
 	return nil
 }

@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -117,7 +118,7 @@ func (p *parserV2) next() (rec recordV2, ok bool, err error) {
 	sum := binary.LittleEndian.Uint32(b)
 	rec.kind = b[4]
 	if sum == 0 && rec.kind == 0 {
-		if strings.Trim(string(b), "\x00") == "" {
+		if len(bytes.Trim(b, "\x00")) == 0 {
 			return rec, false, nil
 		}
 		return rec, false, corrupt(p.path, int64(p.off), "a hole of zeros with data after it")
@@ -295,8 +296,12 @@ func sumV2(dst []byte, at int) []byte {
 
 // ExportV2 writes the fold as a compacted format 2 file at path: keys in the order of their bytes, then the cursor, so
 // that equal folds give equal files. Format 2 has no place for a record's time, content type and rejected mark, nor for
-// what lies outside store.SpaceData: they are left out. Apply may run meanwhile; the file is of one moment.
+// what lies outside store.SpaceData: they are left out. Apply may run meanwhile; the file is of one moment. It replaces
+// a file that was at path, which must not be a store that is open.
 func (s *Store) ExportV2(path string) error {
+	if own, err := samePath(path, s.path); err != nil || own {
+		return fmt.Errorf("logstore: export to %s: the store's own file: %w", path, errors.Join(os.ErrExist, err))
+	}
 	v, err := s.view()
 	if err != nil {
 		return err
@@ -319,4 +324,13 @@ func (s *Store) ExportV2(path string) error {
 	}
 	slices.SortFunc(f.Entries, func(a, b EntryV2) int { return strings.Compare(a.Key, b.Key) })
 	return f.WriteV2(path)
+}
+
+func samePath(a, b string) (bool, error) {
+	a, err := filepath.Abs(a)
+	if err != nil {
+		return false, err
+	}
+	b, err = filepath.Abs(b)
+	return a == b, err
 }

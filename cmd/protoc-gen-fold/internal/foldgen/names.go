@@ -98,8 +98,12 @@ func setImports(out *jen.File, f *file) {
 	slices.SortFunc(imports, func(a, b imported) int { return cmp.Compare(a.path, b.path) })
 	for _, im := range slices.Compact(imports) {
 		name := string(im.name)
-		for i := 1; taken[name] || token.IsKeyword(name) || token.IsExported(name) || jen.IsReservedWord(name); i++ {
-			name = fmt.Sprintf("pb%s%d", im.name, i)
+		for i := 2; taken[name] || token.IsKeyword(name) || jen.IsReservedWord(name); i++ {
+			if i == 2 {
+				name += "pb"
+				continue
+			}
+			name = fmt.Sprintf("%spb%d", im.name, i-1)
 		}
 		taken[name] = true
 		out.ImportAlias(string(im.path), name)

@@ -1,0 +1,288 @@
+package fold
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/typedfold/fold/internal/wire"
+	"github.com/typedfold/fold/runtime/keyenc"
+	"github.com/typedfold/fold/runtime/kv"
+	"github.com/typedfold/fold/runtime/schema"
+
+	foldv1 "github.com/typedfold/fold/gen/go/fold/v1"
+)
+
+// MaxKeyBytes is the longest key that a writer sends: the server's control line holds the subject, and a delivery's
+// reply subject beside it.
+const MaxKeyBytes = 3584
+
+// DescConfig is what generated code knows of a table that the runtime can't read from the message's descriptor.
+type DescConfig[K Key, V proto.Message] struct {
+	// ParseKey reads a NATS key; its error is a *Rejection.
+	ParseKey func(string) (K, error)
+	// KeyOf is the key that a value belongs to; its error is a *Rejection.
+	KeyOf func(V) (K, error)
+	// Fill sets the value's key fields; only for tables bound by FILL.
+	Fill func(V, K) error
+}
+
+// Desc describes one table: generated code has one for each. It is immutable and safe for concurrent use.
+type Desc[K Key, V proto.Message] struct {
+	cfg     DescConfig[K, V]
+	message protoreflect.MessageType
+	compile func() (*compiled, error)
+}
+
+// compiled is what is derived from the options, once.
+type compiled struct {
+	table *schema.Table
+	// checker is nil where values have to be decoded to know.
+	checker *wire.Checker
+	name    string
+}
+
+// NewDesc makes a table's description; for generated code. The options are read from V's linked descriptor at the
+// first use, which reports what is wrong with them.
+func NewDesc[K Key, V proto.Message](cfg DescConfig[K, V]) *Desc[K, V] {
+	var zero V
+	d := &Desc[K, V]{cfg: cfg, message: zero.ProtoReflect().Type()}
+	d.compile = sync.OnceValues(func() (*compiled, error) { return compileTable(d.message.Descriptor()) })
+	return d
+}
+
+func compileTable(md protoreflect.MessageDescriptor) (*compiled, error) {
+	t, problems := schema.Compile(md)
+	if len(problems) > 0 {
+		errs := make([]error, len(problems))
+		for i, p := range problems {
+			errs[i] = p
+		}
+		return nil, fmt.Errorf("schema of %s: %w", md.FullName(), errors.Join(errs...))
+	}
+	c := &compiled{table: t, name: t.GoName}
+	var paths [][]protoreflect.FieldDescriptor
+	if t.Bind != foldv1.Bind_BIND_FILL {
+		for i := range t.Vars {
+			paths = append(paths, t.Vars[i].Path)
+		}
+	}
+	checker, err := wire.Compile(md, paths)
+	if err != nil && !errors.Is(err, wire.ErrUncheckable) {
+		return nil, fmt.Errorf("schema of %s: %w", md.FullName(), err)
+	}
+	c.checker = checker
+	return c, nil
+}
+
+func (d *Desc[K, V]) newValue() V { return d.message.New().Interface().(V) }
+
+// fills reports whether values get their key fields from the key.
+func (c *compiled) fills() bool { return c.table.Bind == foldv1.Bind_BIND_FILL }
+
+// decodeInto decodes a stored value into dst, which is reset first, and fills it where the table says so.
+func (d *Desc[K, V]) decodeInto(c *compiled, value []byte, k K, dst V) error {
+	if err := proto.Unmarshal(value, dst); err != nil {
+		return err
+	}
+	if c.fills() {
+		return d.cfg.Fill(dst, k)
+	}
+	return nil
+}
+
+// parse is the whole judgement of one put: the key, the value, and that they agree. The wire check accepts only what
+// parse accepts.
+func (d *Desc[K, V]) parse(c *compiled, u *kv.Update) (k K, v V, rej *Rejection) {
+	k, err := d.cfg.ParseKey(u.Key)
+	if err != nil {
+		return k, v, c.reject(u, KeySegment, err)
+	}
+	if rej := c.tooLarge(u); rej != nil {
+		return k, v, rej
+	}
+	v = d.newValue()
+	if err := d.decodeInto(c, u.Value, k, v); err != nil {
+		return k, v, c.reject(u, ValueDecode, err)
+	}
+	if c.fills() {
+		return k, v, nil
+	}
+	of, err := d.cfg.KeyOf(v)
+	if err != nil {
+		return k, v, c.reject(u, KeyValueMismatch, err)
+	}
+	if of != k {
+		return k, v, c.mismatch(u, of)
+	}
+	return k, v, nil
+}
+
+// check is parse without decoding: nil says that parse would accept. Anything that it can't accept on sight goes to
+// parse, whose word is final. scratch is used and handed back.
+func (d *Desc[K, V]) check(c *compiled, u *kv.Update, s *checkScratch) *Rejection {
+	if c.checker != nil && c.tooLarge(u) == nil && c.checkWire(u, s) && (!c.fills() || d.keyIsCanonical(u.Key)) {
+		return nil
+	}
+	_, _, rej := d.parse(c, u)
+	return rej
+}
+
+func (d *Desc[K, V]) keyIsCanonical(key string) bool {
+	_, err := d.cfg.ParseKey(key)
+	return err == nil
+}
+
+// checkScratch is one goroutine's working memory for wire checks.
+type checkScratch struct {
+	fields []wire.Field
+	token  []byte
+}
+
+func (c *compiled) checkWire(u *kv.Update, s *checkScratch) bool {
+	n := c.checker.Keys()
+	if cap(s.fields) < n {
+		s.fields = make([]wire.Field, n)
+	}
+	s.fields = s.fields[:n]
+	if c.checker.Check(u.Value, s.fields) != nil {
+		return false
+	}
+	if c.fills() {
+		return true
+	}
+	rest := u.Key
+	for i := range c.table.Pattern {
+		tok := &c.table.Pattern[i]
+		token := rest
+		if dot := strings.IndexByte(rest, '.'); dot >= 0 && (tok.Var < 0 || !c.table.Vars[tok.Var].Tail) {
+			token, rest = rest[:dot], rest[dot+1:]
+		}
+		if tok.Var < 0 {
+			continue // Matches has compared the literals
+		}
+		v := &c.table.Vars[tok.Var]
+		f := &s.fields[tok.Var]
+		if v.Presence && !f.Present {
+			return false
+		}
+		var ok bool
+		if s.token, ok = appendField(s.token[:0], v, f); !ok || string(s.token) != token {
+			return false
+		}
+	}
+	return true
+}
+
+// appendField encodes a wire field as the key variable that it is bound to.
+func appendField(dst []byte, v *schema.Var, f *wire.Field) ([]byte, bool) {
+	switch {
+	case v.Tail:
+		return keyenc.AppendTail(dst, bytesAsString(f.Bytes)), true
+	case v.Enc == keyenc.EncESC:
+		return keyenc.AppendESC(dst, bytesAsString(f.Bytes)), true
+	case v.Enc == keyenc.EncVerbatim:
+		out, err := keyenc.AppendVerbatim(dst, bytesAsString(f.Bytes))
+		return out, err == nil
+	case v.Enc == keyenc.EncBool:
+		return keyenc.AppendBool(dst, f.Num != 0), true
+	case v.Enc == keyenc.EncInt && f.Class == wire.ClassUint:
+		return keyenc.AppendInt(dst, f.Num), true
+	case v.Enc == keyenc.EncInt:
+		return keyenc.AppendInt(dst, f.Int()), true
+	case v.Enc == keyenc.EncHex && v.Kind == keyenc.KindBytes:
+		return keyenc.AppendHex(dst, bytesAsString(f.Bytes)), true
+	case v.Enc == keyenc.EncHex:
+		return appendHexField(dst, v.Kind, f)
+	}
+	return dst, false
+}
+
+func appendHexField(dst []byte, k keyenc.Kind, f *wire.Field) ([]byte, bool) {
+	switch k {
+	case keyenc.KindInt32:
+		return keyenc.AppendHexInt(dst, int32(f.Int())), true
+	case keyenc.KindInt64:
+		return keyenc.AppendHexInt(dst, f.Int()), true
+	case keyenc.KindUint32:
+		return keyenc.AppendHexInt(dst, uint32(f.Num)), true
+	case keyenc.KindUint64:
+		return keyenc.AppendHexInt(dst, f.Num), true
+	}
+	return dst, false
+}
+
+func (c *compiled) tooLarge(u *kv.Update) *Rejection {
+	if limit := c.table.MaxValueBytes; limit > 0 && len(u.Value) > int(limit) {
+		return c.reject(u, ValueTooLarge, fmt.Errorf("%d bytes, at most %d", len(u.Value), limit))
+	}
+	return nil
+}
+
+// reject completes the rejection of an update: err's own where it is one, else one of the given code.
+func (c *compiled) reject(u *kv.Update, code RejectCode, err error) *Rejection {
+	out := Rejection{Code: code, Err: err}
+	var rej *Rejection
+	if errors.As(err, &rej) {
+		out = *rej
+	}
+	out.Table, out.Key, out.Revision = c.name, u.Key, u.Version.Rank()
+	return &out
+}
+
+// mismatch names the first variable in which the value's own key differs.
+func (c *compiled) mismatch(u *kv.Update, of Keyer) *Rejection {
+	own, err := of.AppendKey(nil)
+	if err != nil {
+		return c.reject(u, KeyValueMismatch, err)
+	}
+	rej := c.reject(u, KeyValueMismatch, fmt.Errorf("the value belongs to key %q", own))
+	want := strings.Split(u.Key, ".")
+	for i, tok := range bytes.Split(own, []byte{'.'}) {
+		if i < len(want) && string(tok) == want[i] {
+			continue
+		}
+		if p := c.table.Pattern[min(i, len(c.table.Pattern)-1)]; p.Var >= 0 {
+			rej.Field = c.table.Vars[p.Var].Name
+		}
+		break
+	}
+	return rej
+}
+
+// Keyer is what can write itself as a NATS key.
+type Keyer interface {
+	AppendKey([]byte) ([]byte, error)
+}
+
+// ParseEvent is the judgement of one message by a table: its event, or why it is refused. It is pure.
+func ParseEvent[K Key, V proto.Message](d *Desc[K, V], e RawEntry) (Event[K, V], *Rejection) {
+	c, err := d.compile()
+	if err != nil {
+		return Event[K, V]{}, &Rejection{Code: KeyNoPattern, Key: e.Key, Revision: e.Version.Rank(), Err: err}
+	}
+	return d.event(c, &e)
+}
+
+func (d *Desc[K, V]) event(c *compiled, u *kv.Update) (Event[K, V], *Rejection) {
+	ev := Event[K, V]{Op: u.Op, Reason: u.Reason, Time: u.Time()}
+	var rej *Rejection
+	if u.Op == kv.OpPut {
+		ev.Key, ev.New, rej = d.parse(c, u)
+	} else {
+		var err error
+		if ev.Key, err = d.cfg.ParseKey(u.Key); err != nil {
+			rej = c.reject(u, KeySegment, err)
+		}
+	}
+	if rej != nil {
+		return Event[K, V]{}, rej
+	}
+	ev.Rev = Rev[K]{key: ev.Key, seq: u.Version.Rank()}
+	return ev, nil
+}

@@ -1,0 +1,150 @@
+package fold
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/typedfold/fold/runtime/kv"
+)
+
+// Sentinels for the branches that callers take; typed errors that match them carry the numbers.
+var (
+	// ErrCursorExpired: the bucket's log no longer holds everything after the fold's cursor.
+	ErrCursorExpired = kv.ErrCursorExpired
+	// ErrLogReplaced: the bucket was deleted and created anew.
+	ErrLogReplaced = kv.ErrLogReplaced
+	// ErrLogRewound: the bucket's log lost its end.
+	ErrLogRewound = kv.ErrLogRewound
+	// ErrStopped: the fold has stopped; reads still serve what it holds until Close.
+	ErrStopped = errors.New("fold stopped")
+	// ErrSchemaChanged: the store holds rows of another schema.
+	ErrSchemaChanged = errors.New("schema changed")
+	// ErrWrongBucket: the store, or the table, belongs to another bucket.
+	ErrWrongBucket = errors.New("wrong bucket")
+	// ErrLagged: a Watch fell further behind than its buffer.
+	ErrLagged = errors.New("watch lagged")
+	// ErrOverlap: two tables of a bucket can match one key.
+	ErrOverlap = errors.New("tables overlap")
+)
+
+// BucketError is a store or a table of another bucket.
+type BucketError struct {
+	// What is the store's path, or the table's name.
+	What string
+	// Has is the bucket that it belongs to, Want the fold's.
+	Has, Want string
+}
+
+func (e *BucketError) Error() string {
+	return fmt.Sprintf("%s belongs to bucket %q, this fold follows bucket %q", e.What, e.Has, e.Want)
+}
+
+func (e *BucketError) Is(target error) bool { return target == ErrWrongBucket }
+
+// Hint says what a person can do.
+func (e *BucketError) Hint() string {
+	return "give each bucket its own store directory and its own builder"
+}
+
+// SchemaError is a store whose rows were folded under another schema of a table.
+type SchemaError struct {
+	Table string
+	// Stored and Now are the canonical records of the two schemas.
+	Stored, Now string
+	// Diff is the two line by line, '-' for the stored one and '+' for now.
+	Diff string
+}
+
+func (e *SchemaError) Error() string {
+	return fmt.Sprintf("table %s: schema changed since the store was written:\n%s", e.Table, strings.TrimRight(e.Diff, "\n"))
+}
+
+func (e *SchemaError) Is(target error) bool { return target == ErrSchemaChanged }
+
+// Hint says what a person can do.
+func (e *SchemaError) Hint() string {
+	return "open the store with the schema that it was written with, or start an empty store directory for the new one"
+}
+
+// OverlapError is two tables that can match one key.
+type OverlapError struct {
+	A, B               string
+	PatternA, PatternB string
+	Witness            string
+}
+
+func (e *OverlapError) Error() string {
+	return fmt.Sprintf("tables %s (%s) and %s (%s) both match key %q", e.A, e.PatternA, e.B, e.PatternB, e.Witness)
+}
+
+func (e *OverlapError) Is(target error) bool { return target == ErrOverlap }
+
+// StoppedError says that the fold has stopped, and why. It matches ErrStopped and its cause.
+type StoppedError struct {
+	Cursor Cursor
+	// Err is the cause; nil after Close.
+	Err error
+}
+
+func (e *StoppedError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("fold stopped at cursor %v", e.Cursor)
+	}
+	return fmt.Sprintf("fold stopped at cursor %v: %v", e.Cursor, e.Err)
+}
+
+func (e *StoppedError) Is(target error) bool { return target == ErrStopped }
+
+func (e *StoppedError) Unwrap() error { return e.Err }
+
+// HaltError stops a fold whose table asks to halt on a rejection. The update is not applied.
+type HaltError struct{ Rejection *Rejection }
+
+func (e *HaltError) Error() string {
+	return fmt.Sprintf("table %s halts on a rejected update: %v", e.Rejection.Table, e.Rejection)
+}
+
+func (e *HaltError) Unwrap() error { return e.Rejection }
+
+// Hint says what a person can do.
+func (e *HaltError) Hint() string {
+	return "write a valid value to the key and restart, or set on_reject to KEEP_OLD or DROP_ROW"
+}
+
+// HookError is a hook that returned an error, or panicked.
+type HookError struct {
+	Table string
+	// First and Last are the revisions of the batch's events.
+	First, Last uint64
+	// Panicked: Err is the panic's value and stack.
+	Panicked bool
+	Err      error
+}
+
+func (e *HookError) Error() string {
+	verb := "returned"
+	if e.Panicked {
+		verb = "panicked"
+	}
+	return fmt.Sprintf("hook of table %s %s on revisions %d to %d: %v", e.Table, verb, e.First, e.Last, e.Err)
+}
+
+func (e *HookError) Unwrap() error { return e.Err }
+
+// LaggedError ends a Watch whose reader fell behind. It matches ErrLagged.
+type LaggedError struct {
+	Table  string
+	Buffer int
+}
+
+func (e *LaggedError) Error() string {
+	return fmt.Sprintf("watch of table %s fell more than %d events behind", e.Table, e.Buffer)
+}
+
+func (e *LaggedError) Is(target error) bool { return target == ErrLagged }
+
+// Hint says what a person can do.
+func (e *LaggedError) Hint() string {
+	return "read the table again and watch anew, or give the watch a larger buffer (WithBuffer)"
+}

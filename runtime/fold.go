@@ -1,0 +1,214 @@
+package fold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/typedfold/fold/internal/machine"
+	"github.com/typedfold/fold/runtime/kv"
+	"github.com/typedfold/fold/runtime/store"
+)
+
+// Fold is a running fold of one bucket. It is safe for concurrent use.
+type Fold struct {
+	store  store.Store
+	bucket string
+	o      Options
+	sink   *tableSink
+	loop   *loop
+
+	closing  sync.Once
+	closeErr error
+
+	mu       sync.Mutex
+	view     loopView
+	stopped  bool
+	stopErr  error
+	hydrated chan struct{} // closed once
+	ended    chan struct{} // closed when the loop has stopped
+	moved    chan struct{} // closed and replaced at each commit that somebody waits for
+	waiters  int
+}
+
+// loopView is the loop's state as of its last step.
+type loopView struct {
+	phase     machine.Phase
+	committed kv.Cursor
+	failures  int
+	head      uint64
+	pending   uint64
+	watchErr  error
+	since     time.Time // when phase began
+	lastApply time.Time
+}
+
+func (f *Fold) begin(w kv.Watcher) {
+	f.hydrated, f.ended, f.moved = make(chan struct{}), make(chan struct{}), make(chan struct{})
+	resume := f.store.Cursor()
+	f.view = loopView{committed: resume, since: time.Now()}
+	events := f.o.Events
+	user := events.Hydrated
+	events.Hydrated = func(c Cursor) {
+		f.sink.hydrated.Store(true)
+		close(f.hydrated)
+		if user != nil {
+			user(c)
+		}
+	}
+	f.loop = newLoop(loopConfig{
+		watcher: w, scope: f.o.Scope, store: f.store, resume: resume, sink: f.sink,
+		machine: f.o.Batch.machineConfig(true), window: f.o.Batch.Window, deadline: f.o.ShutdownTimeout,
+		onApplied: f.o.OnApplied, events: events, log: f.o.Logger.With("bucket", f.bucket), onStep: f.stepped,
+	})
+	go f.run()
+}
+
+func (f *Fold) run() {
+	cursor, err := f.loop.run()
+	f.mu.Lock()
+	f.stopped, f.stopErr = true, err
+	f.view.phase, f.view.committed = machine.PhaseStopped, cursor
+	f.mu.Unlock()
+	for _, t := range f.sink.tables {
+		t.stop(f.stopError())
+	}
+	if err != nil {
+		f.o.Logger.Error("fold: stopped", "bucket", f.bucket, "cursor", cursor.String(), "err", err)
+	}
+	if fn := f.o.Events.Stopped; fn != nil {
+		fn(cursor, err)
+	}
+	close(f.ended)
+}
+
+// stepped copies the loop's state, on the loop's goroutine.
+func (f *Fold) stepped(l *loop) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	v := loopView{phase: l.m.Phase(), committed: l.m.Committed(), failures: l.m.Failures(), head: l.head, pending: l.more,
+		watchErr: l.lastErr, since: f.view.since, lastApply: f.view.lastApply}
+	if v.phase != f.view.phase {
+		v.since = time.Now()
+	}
+	if v.committed != f.view.committed {
+		v.lastApply = time.Now()
+		if f.waiters > 0 {
+			close(f.moved)
+			f.moved = make(chan struct{})
+		}
+	}
+	f.view = v
+}
+
+func (f *Fold) stopError() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &StoppedError{Cursor: f.view.committed, Err: f.stopErr}
+}
+
+// WaitHydrated waits until the fold has all that the log held when its watch began. It fails with ErrStopped when the
+// fold stops before.
+func (f *Fold) WaitHydrated(ctx context.Context) error {
+	select {
+	case <-f.hydrated:
+		return nil
+	default:
+	}
+	select {
+	case <-f.hydrated:
+		return nil
+	case <-f.ended:
+		return fmt.Errorf("wait hydrated: %w", f.stopError())
+	case <-ctx.Done():
+		return fmt.Errorf("wait hydrated: %w (%s)", ctx.Err(), f.Status().progress())
+	}
+}
+
+// WaitApplied waits until reads see everything up to a revision, such as the one that a write returned.
+func (f *Fold) WaitApplied(ctx context.Context, rev Revision) error {
+	want := rev.Seq()
+	for {
+		f.mu.Lock()
+		done, moved := f.view.committed.Revision() >= want, f.moved
+		if !done {
+			f.waiters++
+		}
+		f.mu.Unlock()
+		if done {
+			return nil
+		}
+		err := f.waitMoved(ctx, moved)
+		f.mu.Lock()
+		f.waiters--
+		f.mu.Unlock()
+		if err != nil {
+			return fmt.Errorf("wait for revision %d: %w", want, err)
+		}
+	}
+}
+
+func (f *Fold) waitMoved(ctx context.Context, moved <-chan struct{}) error {
+	select {
+	case <-moved:
+		return nil
+	case <-f.ended:
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		select {
+		case <-moved: // the last commit came before the end
+			return nil
+		default:
+			return &StoppedError{Cursor: f.view.committed, Err: f.stopErr}
+		}
+	case <-ctx.Done():
+		return fmt.Errorf("%w (%s)", ctx.Err(), f.Status().progress())
+	}
+}
+
+// Done is closed when the fold has stopped; Err says why.
+func (f *Fold) Done() <-chan struct{} { return f.ended }
+
+// Err is why the fold stopped: nil while it runs and after Close.
+func (f *Fold) Err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stopErr
+}
+
+// Cursor is the committed cursor: what reads see.
+func (f *Fold) Cursor() Cursor { return f.store.Cursor() }
+
+// Close commits what was received, within Options.ShutdownTimeout, and closes the store. It returns a *ShutdownError
+// when that did not finish in time; what is missing comes again at the next start. What stopped the fold earlier is
+// not repeated here: Err has it. A second call returns what the first did.
+func (f *Fold) Close() error {
+	f.closing.Do(func() {
+		f.loop.shutdown()
+		<-f.ended
+		err := f.Err()
+		var late *ShutdownError
+		if !errors.As(err, &late) {
+			err = nil
+		}
+		if storeErr := f.store.Close(); storeErr != nil {
+			err = errors.Join(err, fmt.Errorf("close store: %w", storeErr))
+		}
+		f.closeErr = err
+	})
+	return f.closeErr
+}
+
+// Export writes a consistent copy of the store's files into dir, which must not exist or be empty. It opens as a
+// store at exactly the cursor that it returns. Applies wait meanwhile.
+func (f *Fold) Export(ctx context.Context, dir string) (Cursor, error) {
+	f.sink.commits.Lock()
+	defer f.sink.commits.Unlock()
+	c := f.store.Cursor()
+	if err := f.store.Export(ctx, dir); err != nil {
+		return Cursor{}, fmt.Errorf("export: %w", err)
+	}
+	return c, nil
+}

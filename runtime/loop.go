@@ -1,0 +1,379 @@
+package fold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/typedfold/fold/internal/machine"
+	"github.com/typedfold/fold/runtime/kv"
+	"github.com/typedfold/fold/runtime/store"
+)
+
+// sink is what a loop feeds: tables, or a caller's parse and apply.
+type sink interface {
+	// prepare parses a segment, on the receive goroutine, beside hooks and store.
+	prepare(*segment)
+	// hooks runs the hooks of the segments' updates. It is called again for the same segments after an error.
+	hooks(context.Context, []*segment) error
+	// ops appends what is committed beside the raw updates. applied follows, whatever came of it.
+	ops([]*segment, []store.Op) ([]store.Op, error)
+	// applied is told how the commit went, on the goroutine of ops.
+	applied(error)
+	// committed is told that the segments are in the store, before the cursor is reported.
+	committed([]*segment, kv.Cursor)
+}
+
+// segment is one receive's updates on their way. All but updates and bytes is the sink's own.
+type segment struct {
+	updates []kv.Update
+	bytes   int
+
+	parts     []part
+	rejected  []rejectedUpdate // in order of their place
+	unmatched []int32          // places of keys of no table
+	parsed    any
+}
+
+// loopConfig is what a loop needs; store may be nil.
+type loopConfig struct {
+	watcher   kv.Watcher
+	scope     kv.Scope
+	store     store.Store
+	resume    kv.Cursor
+	sink      sink
+	machine   machine.Config
+	window    time.Duration
+	deadline  time.Duration
+	onApplied func(Applied)
+	events    Events
+	log       *slog.Logger
+	onStep    func(*loop) // after each step, on the loop's goroutine
+}
+
+// loop is the shell of machine.M: one goroutine with one inbox, which turns effects into calls on other goroutines and
+// their results into inputs.
+type loop struct {
+	cfg   loopConfig
+	m     *machine.M
+	inbox chan event
+	done  chan struct{} // closed when run returns
+	quit  chan struct{} // closed to ask for a shutdown
+	once  sync.Once
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // everything but the worker
+	work   chan func() machine.Input
+	idle   chan struct{} // closed when the worker has ended
+
+	watch   *openWatch
+	segs    map[uint64]*segment
+	nextSeg uint64
+	free    segmentPool
+	log     incarnation
+	flush   flushWork
+	lastErr error // why the watch was lost last
+	head    uint64
+	more    uint64
+}
+
+// event is one entry of the inbox: the machine's input, and what only the shell sees of it.
+type event struct {
+	in    machine.Input
+	seg   *segment
+	watch *openWatch
+}
+
+// flushWork is the flush in progress.
+type flushWork struct {
+	segs         []*segment
+	merged       []kv.Update
+	ops          []store.Op
+	hooks, store time.Duration
+}
+
+func newLoop(cfg loopConfig) *loop {
+	l := &loop{
+		cfg:   cfg,
+		inbox: make(chan event, 16),
+		done:  make(chan struct{}),
+		quit:  make(chan struct{}),
+		work:  make(chan func() machine.Input, 1),
+		idle:  make(chan struct{}),
+		segs:  map[uint64]*segment{},
+	}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+// shutdown asks the loop to flush and stop; run returns within its deadline.
+func (l *loop) shutdown() { l.once.Do(func() { close(l.quit) }) }
+
+// run runs the loop until it stops. The cursor is the last committed one.
+func (l *loop) run() (kv.Cursor, error) {
+	defer close(l.done)
+	if l.cfg.store != nil {
+		known, err := loadIncarnation(l.cfg.store)
+		if err != nil {
+			return l.cfg.resume, err
+		}
+		l.log.set(known)
+	}
+	go l.worker()
+	cursor, err := l.steps()
+	l.cancel()
+	close(l.work)
+	l.await()
+	return cursor, err
+}
+
+func (l *loop) steps() (kv.Cursor, error) {
+	m, effects := machine.New(l.cfg.machine, l.cfg.resume)
+	l.m = m
+	quit := l.quit
+	var deadline <-chan time.Time
+	for {
+		for _, e := range effects {
+			if stop, ok := e.(machine.Stop); ok {
+				l.closeWatch()
+				l.stepped()
+				return stop.Cursor, stop.Err
+			}
+			l.do(e)
+		}
+		l.stepped()
+		effects = effects[:0]
+		select {
+		case ev := <-l.inbox:
+			effects = m.Step(l.take(ev), effects)
+		case <-quit:
+			quit = nil
+			t := time.NewTimer(l.cfg.deadline)
+			defer t.Stop()
+			deadline = t.C
+			effects = m.Step(machine.Shutdown{}, effects)
+		case <-deadline:
+			l.cancel() // hooks see their context end
+			effects = m.Step(machine.DeadlinePassed{}, effects)
+		}
+	}
+}
+
+func (l *loop) stepped() {
+	if l.cfg.onStep != nil {
+		l.cfg.onStep(l)
+	}
+}
+
+// await waits for the loop's goroutines. The worker may be inside a hook that does not heed its context: it is waited
+// for a moment only, and ends by itself when the hook returns.
+func (l *loop) await() {
+	l.wg.Wait()
+	t := time.NewTimer(time.Second)
+	defer t.Stop()
+	select {
+	case <-l.idle:
+	case <-t.C:
+		l.cfg.log.Warn("fold: a hook or a store apply is still running after the shutdown deadline")
+	}
+}
+
+// take registers what came with an event, and gives the machine its part.
+func (l *loop) take(ev event) machine.Input {
+	switch in := ev.in.(type) {
+	case machine.Opened:
+		l.watch = ev.watch
+		l.lastErr = nil
+		l.log.opened(ev.watch.w.Info())
+		l.head = max(l.head, in.Head)
+		if f := l.cfg.events.WatchOpened; f != nil {
+			f(ev.watch.after, in.Head)
+		}
+		l.cfg.log.Info("fold: watch opened", "after", ev.watch.after.String(), "head", in.Head)
+	case machine.OpenFailed:
+		l.lost(in.Err)
+	case machine.WatchEnded:
+		l.lost(in.Err)
+	case machine.Received:
+		l.nextSeg++
+		in.Segment.ID = l.nextSeg
+		l.segs[l.nextSeg] = ev.seg
+		l.head = max(l.head, in.Segment.High.Rank(), in.Segment.Frontier)
+		l.more = in.Segment.More
+		return in
+	case machine.HooksDone:
+		l.flushFailed(in.Err)
+	case machine.StoreDone:
+		l.flushFailed(in.Err)
+	}
+	return ev.in
+}
+
+func (l *loop) lost(err error) {
+	if errors.Is(err, context.Canceled) && l.ctx.Err() != nil {
+		return
+	}
+	l.lastErr = err
+	if f := l.cfg.events.WatchLost; f != nil {
+		f(err)
+	}
+	l.cfg.log.Warn("fold: watch lost", "err", err)
+}
+
+func (l *loop) flushFailed(err error) {
+	if err == nil {
+		return
+	}
+	if f := l.cfg.events.FlushFailed; f != nil {
+		f(err, l.m.Failures()+1)
+	}
+	l.cfg.log.Warn("fold: flush failed", "failures", l.m.Failures()+1, "err", err)
+}
+
+// do carries out one effect.
+func (l *loop) do(e machine.Effect) {
+	switch e := e.(type) {
+	case machine.OpenWatch:
+		l.open(e)
+	case machine.CloseWatch:
+		l.closeWatch()
+	case machine.Receive:
+		l.watch.requests <- e
+	case machine.RunHooks:
+		l.startFlush(e.Flush)
+		l.submit(func() machine.Input { return l.runHooks() })
+	case machine.ApplyStore:
+		l.submit(func() machine.Input { return l.applyStore(e.Flush) })
+	case machine.Committed:
+		l.flushCommitted(e)
+	case machine.Hydrated:
+		l.cfg.log.Info("fold: hydrated", "cursor", e.Cursor.String())
+		if f := l.cfg.events.Hydrated; f != nil {
+			f(e.Cursor)
+		}
+	case machine.Arm:
+		l.arm(e)
+	case machine.Repair:
+		// Nothing repairs a cursor here: the loop is told so, and stops with the watch's own error.
+		l.post(event{in: machine.Repaired{Err: e.Err}})
+	}
+}
+
+func (l *loop) arm(a machine.Arm) {
+	d := l.cfg.window
+	if a.Timer != machine.TimerWindow {
+		d = machine.Backoff(a.Attempt)
+		d += time.Duration(rand.Int64N(int64(d)/2 + 1))
+	}
+	l.wg.Go(func() {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			l.post(event{in: machine.TimerFired{Timer: a.Timer}})
+		case <-l.ctx.Done():
+		case <-l.done:
+		}
+	})
+}
+
+// post puts an event into the inbox; false when the loop has ended.
+func (l *loop) post(ev event) bool {
+	select {
+	case l.inbox <- ev:
+		return true
+	case <-l.ctx.Done():
+		return false
+	}
+}
+
+func (l *loop) worker() {
+	defer close(l.idle)
+	for job := range l.work {
+		l.post(event{in: job()})
+	}
+}
+
+func (l *loop) submit(job func() machine.Input) { l.work <- job }
+
+// startFlush gathers the flush's segments; a retry finds them gathered.
+func (l *loop) startFlush(f machine.Flush) {
+	if len(l.flush.segs) > 0 {
+		return
+	}
+	for _, id := range f.Segments {
+		l.flush.segs = append(l.flush.segs, l.segs[id])
+		delete(l.segs, id)
+	}
+}
+
+func (l *loop) runHooks() (in machine.Input) {
+	began := time.Now()
+	err := l.cfg.sink.hooks(l.ctx, l.flush.segs)
+	l.flush.hooks += time.Since(began)
+	var halt *HaltError
+	return machine.HooksDone{Err: err, Fatal: errors.As(err, &halt)}
+}
+
+func (l *loop) applyStore(f machine.Flush) machine.Input {
+	began := time.Now()
+	err := l.apply(f)
+	l.flush.store += time.Since(began)
+	return machine.StoreDone{Err: err, Fatal: errors.Is(err, store.ErrPoisoned) || errors.Is(err, store.ErrClosed) || errors.Is(err, errPanicked)}
+}
+
+var errPanicked = errors.New("panicked")
+
+func (l *loop) apply(f machine.Flush) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("store apply %w: %v\n%s", errPanicked, p, debug.Stack())
+		}
+	}()
+	b := store.Batch{Updates: l.flush.segs[0].updates, Bulk: f.Bulk}
+	if len(l.flush.segs) > 1 {
+		l.flush.merged = l.flush.merged[:0]
+		for _, s := range l.flush.segs {
+			l.flush.merged = append(l.flush.merged, s.updates...)
+		}
+		b.Updates = l.flush.merged
+	}
+	ops := l.log.appendOps(l.flush.ops[:0], b.Updates)
+	defer func() { l.cfg.sink.applied(err) }()
+	if ops, err = l.cfg.sink.ops(l.flush.segs, ops); err != nil {
+		return err
+	}
+	l.flush.ops, b.Ops = ops, ops
+	if err := l.cfg.store.Apply(l.ctx, &b, f.Cursor); err != nil {
+		return fmt.Errorf("store apply: %w", err)
+	}
+	return nil
+}
+
+// flushCommitted reports a flush that is done, and frees what it held.
+func (l *loop) flushCommitted(c machine.Committed) {
+	w := &l.flush
+	l.cfg.sink.committed(w.segs, c.Flush.Cursor)
+	if f := l.cfg.onApplied; f != nil && c.Moved {
+		durable := c.Flush.Cursor
+		if l.cfg.store != nil {
+			durable = l.cfg.store.Durable()
+		}
+		f(Applied{Cursor: c.Flush.Cursor, Durable: durable, Updates: c.Flush.Updates})
+	}
+	if f := l.cfg.events.Flushed; f != nil {
+		f(Flushed{Updates: c.Flush.Updates, Bytes: c.Flush.Bytes, Cursor: c.Flush.Cursor, Hooks: w.hooks, Store: w.store})
+	}
+	for _, s := range w.segs {
+		l.free.put(s)
+	}
+	clear(w.merged)
+	clear(w.ops)
+	*w = flushWork{segs: w.segs[:0], merged: w.merged[:0], ops: w.ops[:0]}
+}

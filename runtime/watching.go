@@ -1,0 +1,154 @@
+package fold
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/typedfold/fold/internal/machine"
+	"github.com/typedfold/fold/runtime/kv"
+)
+
+// closeTimeout bounds the farewell to a consumer that the server drops by itself anyway.
+const closeTimeout = 2 * time.Second
+
+// openWatch is one open watch and its receive goroutine.
+type openWatch struct {
+	w        kv.Watch
+	after    kv.Cursor
+	requests chan machine.Receive // at most one is out
+	cancel   context.CancelFunc
+	closed   sync.Once
+}
+
+// open opens a watch on a goroutine of its own and posts how that went.
+func (l *loop) open(e machine.OpenWatch) {
+	req := kv.OpenRequest{Scope: l.cfg.scope, After: e.After, Known: l.log.get()}
+	if e.Relist {
+		req.After = kv.Cursor{}
+	}
+	l.wg.Go(func() {
+		w, err := l.cfg.watcher.Open(l.ctx, req)
+		if err != nil {
+			l.post(event{in: machine.OpenFailed{End: endOf(err), Err: err}})
+			return
+		}
+		ctx, cancel := context.WithCancel(l.ctx)
+		ow := &openWatch{w: w, after: e.After, requests: make(chan machine.Receive, 1), cancel: cancel}
+		if !l.post(event{in: machine.Opened{Head: w.Info().Last}, watch: ow}) {
+			ow.close()
+			return
+		}
+		l.receive(ctx, ow)
+	})
+}
+
+func endOf(err error) machine.End {
+	switch {
+	case errors.Is(err, kv.ErrCursorExpired):
+		return machine.EndExpired
+	case errors.Is(err, kv.ErrLogReplaced), errors.Is(err, kv.ErrLogRewound):
+		return machine.EndLogChanged
+	}
+	return machine.EndTransient
+}
+
+// receive answers the machine's requests until the watch ends or is closed.
+func (l *loop) receive(ctx context.Context, ow *openWatch) {
+	defer ow.close()
+	for {
+		select {
+		case r := <-ow.requests:
+			ev := l.next(ctx, ow.w, r)
+			if _, ended := ev.in.(machine.WatchEnded); !l.post(ev) || ended {
+				return
+			}
+		case <-ctx.Done():
+			// A request that is out is still answered.
+			select {
+			case <-ow.requests:
+				l.post(event{in: machine.WatchEnded{Err: ctx.Err()}})
+			default:
+			}
+			return
+		}
+	}
+}
+
+// next takes one delivery with something in it, and has it parsed.
+func (l *loop) next(ctx context.Context, w kv.Watch, r machine.Receive) event {
+	seg := l.free.get()
+	for {
+		d, err := w.Next(ctx, kv.Delivery{Updates: seg.updates[:0]}, r.Max, r.MaxBytes)
+		if err != nil {
+			return event{in: machine.WatchEnded{End: endOf(err), Err: err}}
+		}
+		seg.updates = d.Updates
+		if len(d.Updates) == 0 && d.Frontier == 0 {
+			continue
+		}
+		s := machine.Segment{Updates: len(d.Updates), Frontier: d.Frontier, More: d.Pending}
+		for i := range d.Updates {
+			u := &d.Updates[i]
+			s.Bytes += u.Size()
+			if u.Version.Rank() > s.High.Rank() {
+				s.High, s.HighMillis = u.Version, uint64(max(u.UnixNano, 0))/1e6
+			}
+		}
+		seg.bytes = s.Bytes
+		l.cfg.sink.prepare(seg)
+		return event{in: machine.Received{Segment: s}, seg: seg}
+	}
+}
+
+func (l *loop) closeWatch() {
+	if l.watch == nil {
+		return
+	}
+	l.watch.cancel()
+	l.watch = nil
+}
+
+func (ow *openWatch) close() {
+	ow.closed.Do(func() {
+		ow.cancel()
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		_ = ow.w.Close(ctx) // the server drops an idle consumer by itself
+	})
+}
+
+// segmentPool keeps a few segments for re-use. Its bound is what a loop can have under way at once.
+type segmentPool struct {
+	mu   sync.Mutex
+	free []*segment
+}
+
+const maxFreeSegments = 8
+
+func (p *segmentPool) get() *segment {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.free); n > 0 {
+		s := p.free[n-1]
+		p.free = p.free[:n-1]
+		return s
+	}
+	return &segment{}
+}
+
+func (p *segmentPool) put(s *segment) {
+	clear(s.updates)
+	clear(s.rejected)
+	s.updates, s.bytes = s.updates[:0], 0
+	s.rejected, s.unmatched, s.parsed = s.rejected[:0], s.unmatched[:0], nil
+	for _, part := range s.parts {
+		part.reset()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.free) < maxFreeSegments {
+		p.free = append(p.free, s)
+	}
+}

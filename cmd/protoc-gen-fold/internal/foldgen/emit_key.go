@@ -1,8 +1,6 @@
 package foldgen
 
 import (
-	"fmt"
-
 	"github.com/dave/jennifer/jen"
 
 	"github.com/typedfold/fold/runtime/keyenc"
@@ -11,7 +9,7 @@ import (
 
 // key writes the key struct, its parser, and how it is read from and written to a message.
 func (e *emitter) key() {
-	e.doc("%s is the key of a %s: %q in bucket %q.", e.name("*Key"), e.message.Desc.Name(), e.Key(), e.Bucket)
+	e.doc("%s is the key of a row: %q in bucket %q.", e.name("*Key"), e.Key(), e.Bucket)
 	e.Type().Add(e.id("*Key")).StructFunc(func(g *jen.Group) {
 		for i, v := range e.Vars {
 			g.Id(v.GoName).Add(e.goType(i))
@@ -217,7 +215,7 @@ func (e *emitter) prefixes() {
 
 // prefix writes the function for the first n variables.
 func (e *emitter) prefix(n int) {
-	e.doc("%s is the rows whose key begins with %s.", e.byName(n), fieldList(e.Vars[:n]))
+	e.doc("%s is every row of one %s.", e.byName(n), fieldList(e.Vars[:n]))
 	e.Func().Id(e.byName(n)).ParamsFunc(func(g *jen.Group) {
 		for i := range e.Vars[:n] {
 			g.Id(e.params[i]).Add(e.goType(i))
@@ -240,16 +238,13 @@ func (e *emitter) prefix(n int) {
 }
 
 func fieldList(vars []schema.Var) string {
-	text := ""
-	for i, v := range vars {
-		switch {
-		case i == 0:
-		case i == len(vars)-1:
-			text += " and "
-		default:
-			text += ", "
+	text := vars[0].GoName
+	for i, v := range vars[1:] {
+		if i == len(vars)-2 {
+			text += " and " + v.GoName
+		} else {
+			text += ", " + v.GoName
 		}
-		text += fmt.Sprintf("this %s", v.GoName)
 	}
 	return text
 }

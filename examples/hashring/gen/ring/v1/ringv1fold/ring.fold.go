@@ -15,7 +15,7 @@ import (
 // upgrade protoc-gen-fold and generate again.
 const _ = fold.SupportsGen1
 
-// OriginKey is the key of a Origin: "origin.{ring}.{origin_id}" in bucket "ring".
+// OriginKey is the key of a row: "origin.{ring}.{origin_id}" in bucket "ring".
 type OriginKey struct {
 	Ring     string
 	OriginID string
@@ -61,7 +61,7 @@ func OriginAll() OriginPrefix {
 	return fold.NewPrefix[OriginKey]([]byte("origin."), nil)
 }
 
-// OriginByRing is the rows whose key begins with this Ring.
+// OriginByRing is every row of one Ring.
 func OriginByRing(ring_ string) OriginPrefix {
 	dst := []byte("origin.")
 	dst = fold.AppendESC(dst, ring_)

@@ -15,7 +15,7 @@ import (
 // upgrade protoc-gen-fold and generate again.
 const _ = fold.SupportsGen1
 
-// RouteKey is the key of a Route: "route.{tenant}.{domain}" in bucket "edge".
+// RouteKey is the key of a row: "route.{tenant}.{domain}" in bucket "edge".
 type RouteKey struct {
 	Tenant string
 	Domain string
@@ -61,7 +61,7 @@ func RouteAll() RoutePrefix {
 	return fold.NewPrefix[RouteKey]([]byte("route."), nil)
 }
 
-// RouteByTenant is the rows whose key begins with this Tenant.
+// RouteByTenant is every row of one Tenant.
 func RouteByTenant(tenant_ string) RoutePrefix {
 	dst := []byte("route.")
 	dst = fold.AppendESC(dst, tenant_)

@@ -1,0 +1,195 @@
+package foldgen_test
+
+import (
+	"flag"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	"google.golang.org/protobuf/cmd/protoc-gen-go/internal_gengo"
+	"google.golang.org/protobuf/compiler/protogen"
+	"google.golang.org/protobuf/types/pluginpb"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files; commit the result only if the difference is meant")
+
+const testdata = "../testdata"
+
+// TestGolden generates each case of testdata and compares with what is committed there, which package golden compiles
+// and runs.
+func TestGolden(t *testing.T) {
+	cases, err := filepath.Glob(filepath.Join(testdata, "*", "proto"))
+	if err != nil || len(cases) == 0 {
+		t.Fatalf("no cases in %s: %v", testdata, err)
+	}
+	for _, protos := range cases {
+		dir := filepath.Dir(protos)
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			t.Parallel()
+			req, err := compile(readSources(t, protos))
+			if err != nil {
+				t.Fatal(err)
+			}
+			params, _ := os.ReadFile(filepath.Join(dir, "opt"))
+			req = with(req, strings.TrimSpace(string(params)))
+			got, text := generate(req)
+			if text != "" {
+				t.Fatalf("plugin error:%s", text)
+			}
+			if *update {
+				rewrite(t, filepath.Join(dir, "gen"), got, goCode(t, req))
+			}
+			want := maps.Collect(foldFiles(readSources(t, filepath.Join(dir, "gen"))))
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("generated code differs; run the test with -update, and commit the result only if it is meant (-want +got):\n%s", diff)
+			}
+			sameInAnyOrder(t, req, got)
+		})
+	}
+}
+
+func foldFiles(files sources) func(func(string, string) bool) {
+	return func(yield func(string, string) bool) {
+		for name, text := range files {
+			if strings.HasSuffix(name, ".fold.go") && !yield(name, text) {
+				return
+			}
+		}
+	}
+}
+
+// sameInAnyOrder asks for the files in other orders, and for each alone.
+func sameInAnyOrder(t *testing.T, req *pluginpb.CodeGeneratorRequest, want map[string]string) {
+	t.Helper()
+	files := slices.Clone(req.GetFileToGenerate())
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 4 {
+		random.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
+		got, text := generate(with(req, "", files...))
+		if diff := cmp.Diff(want, got); text != "" || diff != "" {
+			t.Errorf("order %v changes the output: %s%s", files, text, diff)
+		}
+	}
+	single := map[string]string{}
+	for _, file := range files {
+		got, text := generate(with(req, "", file))
+		if text != "" {
+			t.Errorf("%s alone: %s", file, text)
+		}
+		maps.Copy(single, got)
+	}
+	if diff := cmp.Diff(want, single); diff != "" {
+		t.Errorf("files alone give another output (-together +alone):\n%s", diff)
+	}
+}
+
+// goCode is what protoc-gen-go makes of the request.
+func goCode(t *testing.T, req *pluginpb.CodeGeneratorRequest) map[string]string {
+	t.Helper()
+	req = with(req, "")
+	*req.Parameter = "paths=source_relative"
+	plugin, err := protogen.Options{}.New(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range plugin.Files {
+		if f.Generate {
+			internal_gengo.GenerateFile(plugin, f)
+		}
+	}
+	out := map[string]string{}
+	for _, f := range plugin.Response().GetFile() {
+		out[f.GetName()] = f.GetContent()
+	}
+	return out
+}
+
+func rewrite(t *testing.T, dir string, outputs ...map[string]string) {
+	t.Helper()
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, files := range outputs {
+		for name, text := range files {
+			path := filepath.Join(dir, filepath.FromSlash(name))
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestDiagnostics compares what the plugin says of each wrong schema. A case is proto files, an optional file "opt" of
+// parameters, and the expected text.
+func TestDiagnostics(t *testing.T) {
+	cases, err := filepath.Glob(filepath.Join(testdata, "diagnostics", "*.txtar"))
+	if err != nil || len(cases) == 0 {
+		t.Fatalf("no cases: %v", err)
+	}
+	for _, path := range cases {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			archive, err := txtar.ParseFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, want := diagnose(t, archive)
+			if *update && got != want {
+				i := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == "diagnostics" })
+				if i < 0 {
+					archive.Files = append(archive.Files, txtar.File{Name: "diagnostics"})
+					i = len(archive.Files) - 1
+				}
+				archive.Files[i].Data = []byte(got)
+				if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("diagnostics differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func diagnose(t *testing.T, archive *txtar.Archive) (got, want string) {
+	t.Helper()
+	files, params := sources{}, ""
+	var only []string
+	for _, f := range archive.Files {
+		switch {
+		case f.Name == "diagnostics":
+			want = string(f.Data)
+		case f.Name == "opt":
+			params = strings.TrimSpace(string(f.Data))
+		case f.Name == "generate":
+			only = strings.Fields(string(f.Data))
+		default:
+			files[f.Name] = string(f.Data)
+		}
+	}
+	req, err := compile(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range req.GetProtoFile() {
+		if fd.GetOptions().GetGoPackage() == "" {
+			t.Fatalf("%s has no go_package", fd.GetName())
+		}
+	}
+	out, text := generate(with(req, params, only...))
+	if text == "" {
+		t.Fatalf("the plugin accepts it, and generates %v", slices.Sorted(maps.Keys(out)))
+	}
+	return strings.TrimPrefix(text, "\n") + "\n", want
+}

@@ -10,7 +10,7 @@ import (
 
 var sentinels = []error{
 	ErrKeyNotFound, ErrKeyExists, ErrConflict, ErrInvalidKey, ErrCursorExpired, ErrLogReplaced, ErrLogRewound,
-	ErrWatchLost, ErrBucketNotFound, ErrUnsupported,
+	ErrWatchLost, ErrBucketNotFound, ErrUnsupported, ErrOutcomeUnknown,
 }
 
 // Each typed error matches its own sentinels, through any wrapping, and no other.

@@ -163,7 +163,7 @@ func (l *Log) change(ctx context.Context, op, key string, o kv.PutOptions, do fu
 		return kv.Version{}, fmt.Errorf("%s: %w", op, err)
 	}
 	if e.answerLost {
-		return kv.Version{}, fmt.Errorf("%s %q: no answer, it may have been written: %w", op, key, context.DeadlineExceeded)
+		return kv.Version{}, fmt.Errorf("%s %q: %w: %w", op, key, kv.ErrOutcomeUnknown, context.DeadlineExceeded)
 	}
 	return kv.Revision(rev), nil
 }

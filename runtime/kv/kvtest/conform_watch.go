@@ -73,7 +73,7 @@ func watchStateThenLive(s *suite) {
 	s.put("a", "3")
 	s.expect(r.to(8), "a@8 put")
 	s.del("d")
-	s.put("d", "")
+	s.put("d", "5")
 	live := r.to(10)
 	s.expect(live[len(live)-1:], "d@10 put")
 }

@@ -16,7 +16,8 @@ var writeCases = []conformanceCase{
 	{name: "PutKeepsNoAlias", run: putKeepsNoAlias},
 	{name: "ContentType", run: contentType},
 	{name: "AbsentKey", run: absentKey},
-	{name: "EmptyValueIsAValue", run: emptyValue},
+	{name: "EmptyValueIsAValue", applies: func(c Capabilities) bool { return !c.EmptyPutIsTombstone }, run: emptyValue},
+	{name: "EmptyValueIsATombstone", applies: func(c Capabilities) bool { return c.EmptyPutIsTombstone }, run: emptyTombstone},
 	{name: "Delete", run: deletes},
 	{name: "DeleteAt", run: deleteAt},
 	{name: "Purge", run: purge},
@@ -113,6 +114,17 @@ func emptyValue(s *suite) {
 	got := s.open(kv.OpenRequest{}).to(v.Rank())
 	equal(s, "updates", len(got), 1)
 	equal(s, "op of the update", got[0].Op, kv.OpPut)
+}
+
+func emptyTombstone(s *suite) {
+	s.put("a", "x")
+	v := s.put("a", "")
+	s.gone("a", kv.OpDelete, v)
+	equal(s, "keys", len(s.keys(kv.AllKeys())), 0)
+	equal(s, "entries", len(s.scan(kv.AllKeys())), 0)
+	s.expect(s.open(kv.OpenRequest{}).to(2), "a@2 delete")
+	_, err := s.Create(s.ctx, "a", []byte("again"), kv.PutOptions{})
+	s.must(err)
 }
 
 func (s *suite) gone(key string, op kv.Op, at kv.Version) {

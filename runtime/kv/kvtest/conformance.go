@@ -24,6 +24,8 @@ type Target struct {
 type Capabilities struct {
 	// TTL: a put may name one.
 	TTL bool
+	// EmptyPutIsTombstone: the bucket was opened to read a put without bytes as a delete.
+	EmptyPutIsTombstone bool
 	// AgeOut needs Admin.PutAgedOut.
 	AgeOut bool
 	// PurgeMarkers needs Admin.PurgeMarkers.

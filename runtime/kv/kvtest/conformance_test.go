@@ -31,6 +31,9 @@ func TestConformance(t *testing.T) {
 	all := Capabilities{AgeOut: true, PurgeMarkers: true, Rewind: true}
 	withTTL := all
 	withTTL.TTL = true
+	reference := all
+	reference.EmptyPutIsTombstone = true
+	t.Run("Reference", func(t *testing.T) { RunConformance(t, target(Options{EmptyPutIsTombstone: true}, reference)) })
 	t.Run("Plain", func(t *testing.T) { RunConformance(t, target(Options{}, all)) })
 	t.Run("Prefetching", func(t *testing.T) { RunConformance(t, target(Options{Prefetch: 16}, all)) })
 	t.Run("TTL", func(t *testing.T) { RunConformance(t, target(Options{Limits: Limits{AllowTTL: true}}, withTTL)) })

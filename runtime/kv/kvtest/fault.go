@@ -60,13 +60,14 @@ type Fault struct {
 
 	// Do runs first, with no lock held: for a writer, an eviction or an edit that comes in between.
 	Do func(l *Log)
-	// Delay holds the call that long, or until its context ends; negative is until its context ends.
+	// Delay holds the call that long, or until its context ends; negative is until its context ends. A write held till
+	// then was not done, and its caller is told that it can't know.
 	Delay time.Duration
 	// Err fails the call; nothing was done. Fail is the same with ErrInjected (at PointNext: kv.ErrWatchLost).
 	Err  error
 	Fail bool
 
-	// AnswerLost (PointWrite): the write is done, and the caller gets a timeout.
+	// AnswerLost (PointWrite): the write is done, and the caller gets kv.ErrOutcomeUnknown.
 	AnswerLost bool
 	// Unchecked (PointOpen): the window and identity checks are left out, as JetStream does: a start below the first
 	// revision is clamped and one past the end waits, both without a word.
@@ -125,7 +126,9 @@ func (l *Log) enter(ctx context.Context, p Point, op string) (effects, error) {
 		if f.Do != nil {
 			f.Do(l)
 		}
-		if err := hold(ctx, f.Delay); err != nil {
+		if err := hold(ctx, f.Delay); err != nil && p == PointWrite {
+			return e, fmt.Errorf("%s: %w: %w", op, kv.ErrOutcomeUnknown, err)
+		} else if err != nil {
 			return e, fmt.Errorf("%s: %w", op, err)
 		}
 		if err := f.failure(); err != nil {

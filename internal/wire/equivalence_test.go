@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -42,6 +43,13 @@ func subjects(t testing.TB) []*subject {
 		{message: &descriptorpb.FileDescriptorProto{}, open: true},
 		{message: &structpb.Struct{}},
 		{message: &timestamppb.Timestamp{}},
+		{message: &wiretest.RawMap{}},
+		// Dynamic types with maps are left out: their decoder panics on an entry
+		// with a second key of another wire type.
+		{message: dynamicpb.NewMessage((&wiretest.Route{}).ProtoReflect().Descriptor())},
+		{message: dynamicpb.NewMessage((&wiretest.Legacy{}).ProtoReflect().Descriptor()), open: true},
+		{message: dynamicpb.NewMessage((&wiretest.Extendable{}).ProtoReflect().Descriptor()), open: true},
+		{message: dynamicpb.NewMessage((&descriptorpb.FileDescriptorProto{}).ProtoReflect().Descriptor()), open: true},
 	}
 	for _, s := range all {
 		md := s.message.ProtoReflect().Descriptor()
@@ -174,7 +182,7 @@ func decodedField(m protoreflect.Message, fd protoreflect.FieldDescriptor, has b
 }
 
 // casesPerSubject keeps the whole test at a few seconds.
-const casesPerSubject = 30_000
+const casesPerSubject = 20_000
 
 func TestEquivalence(t *testing.T) {
 	for _, s := range subjects(t) {

@@ -1,0 +1,178 @@
+package natskv
+
+import (
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// EmptyPut is what a message without KV headers and without bytes means.
+type EmptyPut uint8
+
+const (
+	// EmptyPutIsValue: a value of no bytes, which a message of defaults is on the wire.
+	EmptyPutIsValue EmptyPut = iota
+	// EmptyPutIsTombstone: a delete, in buckets that the seed's reference writes.
+	EmptyPutIsTombstone
+)
+
+// Switch is a setting that a server may not have.
+type Switch uint8
+
+const (
+	// WhereSupported turns it on if the server has it.
+	WhereSupported Switch = iota
+	// Off leaves it off.
+	Off
+	// Required refuses to create the bucket on a server without it.
+	Required
+)
+
+// BucketConfig says how a bucket is created, and how this process reads it. The first group applies at creation only:
+// an existing bucket is used as it is, and Bucket.Differences tells what it has instead.
+type BucketConfig struct {
+	Description string
+	// Storage is file (the zero value) or memory.
+	Storage jetstream.StorageType
+	// History is how many messages of a key are kept, 1 to 64; 0 is 1.
+	History int
+	// MaxAge is how long a message is kept; 0 is for good.
+	MaxAge time.Duration
+	// MaxBytes bounds the bucket; 0 is no limit.
+	MaxBytes int64
+	// MaxValueSize bounds one value, in bytes; 0 is no limit of the bucket's own.
+	MaxValueSize int32
+	// DiscardOld evicts the oldest messages of a full bucket. The default refuses new ones.
+	DiscardOld bool
+	// Replicas is 1 to 5; 0 is 1.
+	Replicas  int
+	Placement *jetstream.Placement
+	// Compression stores with S2.
+	Compression bool
+	// MarkerTTL, when not 0, makes the server write a marker for a value that ages out, and keep it that long.
+	MarkerTTL time.Duration
+	// MessageTTL lets a put name its own TTL. AtomicPublish lets several messages be stored as one.
+	MessageTTL, AtomicPublish Switch
+	// Sealed refuses, for good, everything that could take a delete marker out of the log: purges and rollups.
+	Sealed   bool
+	Metadata map[string]string
+
+	// EmptyPut is how this process reads puts without bytes.
+	EmptyPut EmptyPut
+	// Timeout bounds each operation; default 30 s.
+	Timeout time.Duration
+	// Watch tunes watches and listings.
+	Watch WatchConfig
+}
+
+// WatchConfig tunes a watch. The zero value is the measured default.
+type WatchConfig struct {
+	// Batch is the messages of one pull request, of which two are in flight; default 5000. It bounds what a watch holds.
+	Batch int
+	// MaxBytes bounds one pull request in bytes; default 8 MiB.
+	MaxBytes int
+	// Heartbeat is how often a quiet server says that it is there; default 5 s. After two and a half of silence the
+	// watch is lost.
+	Heartbeat time.Duration
+	// ProbeEvery is how often a quiet watch asks how far the log has moved; default 5 s.
+	ProbeEvery time.Duration
+	// InactiveThreshold is how long the server keeps the consumer of a process that went away; default 5 min.
+	InactiveThreshold time.Duration
+}
+
+var bucketName = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
+
+func (c BucketConfig) withDefaults() BucketConfig {
+	c.History = max(c.History, 1)
+	c.Replicas = max(c.Replicas, 1)
+	if c.Timeout == 0 {
+		c.Timeout = 30 * time.Second
+	}
+	w := &c.Watch
+	if w.Batch == 0 {
+		w.Batch = 5000
+	}
+	if w.MaxBytes == 0 {
+		w.MaxBytes = 8 << 20
+	}
+	if w.Heartbeat == 0 {
+		w.Heartbeat = 5 * time.Second
+	}
+	if w.ProbeEvery == 0 {
+		w.ProbeEvery = 5 * time.Second
+	}
+	if w.InactiveThreshold == 0 {
+		w.InactiveThreshold = 5 * time.Minute
+	}
+	return c
+}
+
+// Validate checks the settings that need no server.
+func (c BucketConfig) Validate() error {
+	switch {
+	case c.History < 0 || c.History > jetstream.KeyValueMaxHistory:
+		return fmt.Errorf("History is %d; 1 to %d", c.History, jetstream.KeyValueMaxHistory)
+	case c.Replicas < 0 || c.Replicas > 5:
+		return fmt.Errorf("Replicas is %d; 1 to 5", c.Replicas)
+	case c.MaxAge < 0 || c.MaxBytes < 0 || c.MaxValueSize < 0 || c.Timeout < 0:
+		return fmt.Errorf("MaxAge, MaxBytes, MaxValueSize and Timeout are not negative")
+	case c.MarkerTTL != 0 && c.MarkerTTL < time.Second:
+		return fmt.Errorf("MarkerTTL is %v; at least 1s, or 0 for no markers", c.MarkerTTL)
+	case c.MarkerTTL != 0 && c.MessageTTL == Off:
+		return fmt.Errorf("MarkerTTL needs MessageTTL, which is off")
+	case c.Sealed && c.MarkerTTL != 0:
+		return fmt.Errorf("Sealed and MarkerTTL exclude each other: a marker with a TTL leaves the log")
+	case c.Watch.Batch < 0 || c.Watch.MaxBytes < 0:
+		return fmt.Errorf("Watch.Batch and Watch.MaxBytes are not negative")
+	case c.Watch.Heartbeat < 0 || c.Watch.Heartbeat > 30*time.Second:
+		return fmt.Errorf("Watch.Heartbeat is %v; at most 30s", c.Watch.Heartbeat)
+	}
+	return nil
+}
+
+// streamConfig is the bucket as JetStream stores it.
+func (c BucketConfig) streamConfig(name string) jetstream.StreamConfig {
+	s := jetstream.StreamConfig{
+		Name:                   streamPrefix + name,
+		Description:            c.Description,
+		Subjects:               []string{subjectPrefix + name + ".>"},
+		Retention:              jetstream.LimitsPolicy,
+		MaxMsgsPerSubject:      int64(c.History),
+		MaxAge:                 c.MaxAge,
+		MaxBytes:               -1,
+		MaxMsgSize:             -1,
+		MaxMsgs:                -1,
+		MaxConsumers:           -1,
+		Discard:                jetstream.DiscardNew,
+		Storage:                c.Storage,
+		Replicas:               c.Replicas,
+		Placement:              c.Placement,
+		AllowRollup:            !c.Sealed,
+		DenyDelete:             true,
+		DenyPurge:              c.Sealed,
+		AllowDirect:            true,
+		Duplicates:             2 * time.Minute,
+		AllowMsgTTL:            c.MessageTTL == Required || c.MarkerTTL != 0,
+		AllowAtomicPublish:     c.AtomicPublish == Required,
+		SubjectDeleteMarkerTTL: c.MarkerTTL,
+		Metadata:               c.Metadata,
+	}
+	if c.MaxBytes > 0 {
+		s.MaxBytes = c.MaxBytes
+	}
+	if c.MaxValueSize > 0 {
+		s.MaxMsgSize = c.MaxValueSize
+	}
+	if c.DiscardOld {
+		s.Discard = jetstream.DiscardOld
+	}
+	if c.MaxAge > 0 {
+		s.Duplicates = min(s.Duplicates, c.MaxAge)
+	}
+	if c.Compression {
+		s.Compression = jetstream.S2Compression
+	}
+	return s
+}

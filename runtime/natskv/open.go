@@ -1,0 +1,188 @@
+package natskv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/typedfold/fold/runtime/kv"
+	"github.com/typedfold/fold/runtime/protocol"
+)
+
+// Open begins a watch with a consumer of its own. What can't be resumed without a hole is an *kv.ExpiredError or a
+// *kv.LogChangedError, and nothing was consumed.
+func (b *Bucket) Open(ctx context.Context, req kv.OpenRequest) (kv.Watch, error) {
+	w, err := b.open(ctx, req, false)
+	if err != nil {
+		return nil, fmt.Errorf("open watch: %w", err)
+	}
+	return w, nil
+}
+
+func (b *Bucket) open(ctx context.Context, req kv.OpenRequest, headersOnly bool) (_ *watch, err error) {
+	ctx, cancel := b.deadline(ctx)
+	defer cancel()
+	before, err := b.api.streamInfo(ctx, b.stream)
+	if err != nil {
+		return nil, asBucketError(b.name, err)
+	}
+	if err := b.judge(ctx, req, before); err != nil {
+		return nil, err
+	}
+	w := b.newWatch(req, before)
+	nc := b.api.nc
+	// The subscription comes first, so that nothing is delivered before it is there.
+	if w.sub, err = nc.Subscribe(w.inbox+".*", w.onMessage); err != nil {
+		return nil, fmt.Errorf("bucket %q: subscribe: %w", b.name, err)
+	}
+	w.status = nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.abandon(ctx))
+		}
+	}()
+	if err := w.sub.SetPendingLimits(-1, -1); err != nil { // the requests in flight are the limit
+		return nil, fmt.Errorf("bucket %q: subscribe: %w", b.name, err)
+	}
+	state, err := b.api.createConsumer(ctx, b.stream, w.consumerConfig(headersOnly))
+	if err != nil {
+		return nil, fmt.Errorf("create consumer: %w", asBucketError(b.name, err))
+	}
+	after, err := w.bounds(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("check consumer: %w", asBucketError(b.name, err))
+	}
+	cursor := req.After.Revision()
+	if !w.relist && (!protocol.ConsumerStartsAt(cursor, state.Delivered.Stream) || !protocol.ResumeWindowOK(cursor, after.State.FirstSeq)) {
+		first := max(after.State.FirstSeq, state.Delivered.Stream+1)
+		return nil, &kv.ExpiredError{Bucket: b.name, Cursor: req.After, First: first}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pending = state.NumPending
+	w.pullLocked()
+	return w, nil
+}
+
+// judge puts the identity and window kernels to a log before anything is asked of it.
+func (b *Bucket) judge(ctx context.Context, req kv.OpenRequest, info *jetstream.StreamInfo) error {
+	cursor := req.After.Revision()
+	if _, ok := req.After.Version.Uint64(); !ok && !req.After.IsNone() {
+		return &kv.UnsupportedError{Op: "open watch", Setting: "cursor", Detail: fmt.Sprintf("%v is not a stream revision", req.After)}
+	}
+	seen := protocol.LogSeen{
+		NotedCreated: req.Known.CreatedUnixNano,
+		Created:      info.Created.UnixNano(),
+		Cursor:       cursor,
+		Last:         info.State.LastSeq,
+	}
+	if protocol.LogIsSame(seen) == protocol.LogUnknown { // samples can only tell more
+		var err error
+		if seen.Samples, err = b.lookUp(ctx, req.Known.Samples, info.State.LastSeq); err != nil {
+			return fmt.Errorf("look up samples: %w", asBucketError(b.name, err))
+		}
+	}
+	switch answer := protocol.LogIsSame(seen); answer {
+	case protocol.LogReplaced, protocol.LogRewound:
+		changed := &kv.LogChangedError{
+			Bucket: b.name, Replaced: answer == protocol.LogReplaced, Cursor: req.After, Last: info.State.LastSeq, Created: info.Created,
+		}
+		if req.Known.CreatedUnixNano != 0 {
+			changed.NotedCreated = time.Unix(0, req.Known.CreatedUnixNano)
+		}
+		return changed
+	}
+	if req.After.IsNone() {
+		return nil
+	}
+	if _, ok := protocol.ResumeStart(cursor); !ok || !protocol.ResumeWindowOK(cursor, info.State.FirstSeq) {
+		return &kv.ExpiredError{Bucket: b.name, Cursor: req.After, First: info.State.FirstSeq}
+	}
+	return nil
+}
+
+// lookUp reads noted messages back from the leader.
+func (b *Bucket) lookUp(ctx context.Context, samples []kv.Sample, last uint64) ([]protocol.SampleFound, error) {
+	found := make([]protocol.SampleFound, len(samples))
+	for i, s := range samples {
+		if s.Revision == 0 || s.Revision > last {
+			continue
+		}
+		msg, ok, err := b.api.message(ctx, b.stream, msgGetRequest{Seq: s.Revision})
+		switch {
+		case err != nil:
+			return nil, err
+		case !ok:
+		case msg.Time.UnixNano() == s.UnixNano:
+			found[i] = protocol.SampleMatches
+		default:
+			found[i] = protocol.SampleDiffers
+		}
+	}
+	return found, nil
+}
+
+func (b *Bucket) newWatch(req kv.OpenRequest, info *jetstream.StreamInfo) *watch {
+	c := &b.cfg.Watch
+	now := time.Now()
+	w := &watch{
+		b:           b,
+		req:         req,
+		info:        b.logInfo(info),
+		createdNano: info.Created.UnixNano(),
+		relist:      req.After.IsNone(),
+		consumer:    "fold-" + nuid.Next(),
+		inbox:       b.api.nc.NewInbox(),
+		pullBody:    pullBody(c.Batch, c.MaxBytes, c.Heartbeat),
+		wake:        make(chan struct{}, 1),
+	}
+	w.nextSubject = b.api.prefix + "CONSUMER.MSG.NEXT." + b.stream + "." + w.consumer
+	w.probes, w.stopProbes = context.WithCancel(context.Background())
+	w.lastRev = req.After.Revision()
+	w.handed.rev, w.checked = w.lastRev, w.lastRev
+	w.checkAt, w.heardAt, w.arrivedAt, w.dataAt, w.probedAt, w.probed = now, now, now, now, now, unprobed
+	return w
+}
+
+func (w *watch) consumerConfig(headersOnly bool) consumerConfig {
+	c := consumerConfig{
+		Name:              w.consumer,
+		DeliverPolicy:     "last_per_subject",
+		AckPolicy:         "none",
+		ReplayPolicy:      "instant",
+		HeadersOnly:       headersOnly,
+		InactiveThreshold: w.b.cfg.Watch.InactiveThreshold,
+		Replicas:          1,
+		MemoryStorage:     true,
+	}
+	if !w.relist {
+		c.DeliverPolicy = "by_start_sequence"
+		c.OptStartSeq, _ = protocol.ResumeStart(w.req.After.Revision()) // judged before
+	}
+	filters, exact := w.req.Scope.Filters()
+	w.exact = exact
+	for i, f := range filters {
+		filters[i] = w.b.prefix + f
+	}
+	if len(filters) == 1 {
+		c.FilterSubject = filters[0]
+	} else {
+		c.FilterSubjects = filters
+	}
+	return c
+}
+
+// abandon cleans up after an open that failed; what it can't delete goes by its inactive threshold.
+func (w *watch) abandon(ctx context.Context) error {
+	err := w.Close(context.WithoutCancel(ctx))
+	if err != nil && strings.Contains(err.Error(), nats.ErrNoResponders.Error()) {
+		return nil
+	}
+	return err
+}

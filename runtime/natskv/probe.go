@@ -1,0 +1,187 @@
+package natskv
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/typedfold/fold/runtime/kv"
+	"github.com/typedfold/fold/runtime/protocol"
+)
+
+const (
+	// hydrateProbeEvery is the pace while the reader does not have all that was there at the beginning.
+	hydrateProbeEvery = 100 * time.Millisecond
+	// deliveryGrace is how long a delivery that the server counts may be on its way.
+	deliveryGrace = 3 * time.Second
+	// filteredCheckEvery limits how often a filtered watch looks at the log's first revision.
+	filteredCheckEvery = time.Second
+	// unprobed is a count of deliveries that no probe has seen.
+	unprobed = math.MaxUint64
+)
+
+// claim is what a probe found out: the head was read first, then the consumer's counts, then the log's bounds.
+type claim struct {
+	head      uint64
+	pending   uint64
+	delivered uint64
+	bounds    *jetstream.StreamInfo // nil when head was there before a re-list began
+	at        time.Time
+}
+
+// startProbe asks where the log and the consumer are, when the reader has all that came and that does not tell it how
+// far it is: at once when nothing is pending, and otherwise from time to time.
+func (w *watch) startProbe() {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.probeOn || w.lost != nil || len(w.in) > 0 {
+		return
+	}
+	hydrating := w.told < w.info.Last
+	since := now.Sub(w.probedAt)
+	switch {
+	case hydrating && w.pending == 0 && w.probed != w.received:
+	case hydrating && since >= hydrateProbeEvery && now.Sub(w.dataAt) >= hydrateProbeEvery:
+	case since >= w.b.cfg.Watch.ProbeEvery && now.Sub(w.dataAt) >= w.b.cfg.Watch.ProbeEvery, w.probedAt.IsZero():
+		hydrating = false
+	default:
+		return
+	}
+	w.probeOn, w.probedAt, w.probed = true, now, w.received
+	head := uint64(0)
+	if hydrating {
+		head = w.info.Last
+	}
+	w.probing.Go(func() { w.probe(head) })
+}
+
+// probe asks; head is the log's last revision when that was read before, and else 0.
+func (w *watch) probe(head uint64) {
+	c, err := w.ask(w.probes, head)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.probeOn = false
+	switch code := apiCode(err); {
+	case code == codeStreamNotFound:
+		w.loseLocked("the bucket is gone", kv.ErrBucketNotFound)
+	case code == codeConsumerNotFound:
+		w.loseLocked("the consumer is gone", err)
+	case err == errReplaced:
+		w.loseLocked("the bucket was re-created", nil)
+	case err == nil:
+		w.claim = &c
+		w.signal()
+	}
+}
+
+// errReplaced is a stream under the same name that is another one.
+var errReplaced = fmt.Errorf("replaced")
+
+func (w *watch) ask(ctx context.Context, head uint64) (c claim, err error) {
+	if head == 0 {
+		info, err := w.bounds(ctx)
+		if err != nil {
+			return claim{}, err
+		}
+		head = info.State.LastSeq
+	}
+	state, err := w.b.api.consumerInfo(ctx, w.b.stream, w.consumer)
+	if err != nil {
+		return claim{}, err
+	}
+	c = claim{head: head, pending: state.NumPending, delivered: state.Delivered.Consumer, at: time.Now()}
+	if !w.relist || head > w.info.Last {
+		if c.bounds, err = w.bounds(ctx); err != nil {
+			return claim{}, err
+		}
+	}
+	return c, nil
+}
+
+// bounds reads the stream and makes sure that it is still the watch's.
+func (w *watch) bounds(ctx context.Context) (*jetstream.StreamInfo, error) {
+	info, err := w.b.api.streamInfo(ctx, w.b.stream)
+	if err != nil {
+		return nil, err
+	}
+	if info.Created.UnixNano() != w.createdNano {
+		return nil, errReplaced
+	}
+	return info, nil
+}
+
+// useClaim moves the frontier when the deliveries that the last probe saw have all been handed out.
+func (w *watch) useClaim() error {
+	w.mu.Lock()
+	c := w.claim
+	if c != nil && w.handed.received >= c.delivered {
+		w.claim = nil
+	}
+	w.mu.Unlock()
+	if c == nil || w.handed.received < c.delivered {
+		return nil
+	}
+	w.outEnd.pending = c.pending
+	// At the moment that the probe speaks of, delivered messages were out; what came since is newer than its head or
+	// was counted as pending.
+	f := protocol.Frontier{Head: c.head, Pending: c.pending, Delivered: c.delivered, Received: min(w.handed.received, c.delivered), Current: w.handed.rev}
+	if !protocol.FrontierMayAdvance(f) {
+		return nil
+	}
+	if c.bounds != nil {
+		if err := w.overrun(w.handed.rev, c.bounds); err != nil {
+			return err
+		}
+	}
+	w.handed.rev, w.checked, w.checkAt = c.head, c.head, c.at
+	return nil
+}
+
+// guard looks at the log's first revision before revisions after a gap are handed out: what retention took from the
+// head before it was delivered is an expiry, never a silent skip. A whole-bucket watch looks at each gap. A filtered
+// one has gaps all the time, so it looks at most once a second, back to its last look.
+func (w *watch) guard(ctx context.Context, gapped bool) error {
+	if !gapped || w.relist && w.outEnd.rev <= w.info.Last {
+		return nil
+	}
+	base := w.handed.rev
+	if !w.req.Scope.IsAll() {
+		if time.Since(w.checkAt) < filteredCheckEvery {
+			return nil
+		}
+		base = w.checked
+	}
+	info, err := w.bounds(ctx)
+	switch {
+	case err == errReplaced:
+		return &lostError{bucket: w.b.name, why: "the bucket was re-created"}
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("bucket %q: watch: %w", w.b.name, ctx.Err())
+	case err != nil:
+		return &lostError{bucket: w.b.name, why: "a gap in the revisions can't be checked", err: err}
+	}
+	if err := w.overrun(base, info); err != nil {
+		return err
+	}
+	w.checked, w.checkAt = w.outEnd.rev, time.Now()
+	return nil
+}
+
+// overrun is the window kernel on a watch that has everything up to base. A re-list owes nothing below the head that
+// it began at. In a filtered watch of a log that evicts nothing, the head moves by supersession only.
+func (w *watch) overrun(base uint64, now *jetstream.StreamInfo) error {
+	if !w.req.Scope.IsAll() && !evictsCurrentValues(&now.Config) {
+		return nil
+	}
+	if w.relist {
+		base = max(base, w.info.Last)
+	}
+	if protocol.ResumeWindowOK(base, now.State.FirstSeq) {
+		return nil
+	}
+	return &kv.ExpiredError{Bucket: w.b.name, Cursor: kv.CursorAt(base), First: now.State.FirstSeq}
+}

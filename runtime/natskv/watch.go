@@ -1,0 +1,271 @@
+package natskv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/typedfold/fold/runtime/kv"
+)
+
+// watch is one consumer's generation: whatever ends it, the next one begins at the reader's cursor. The connection's
+// goroutine puts deliveries into in; the reader's goroutine hands them out from out.
+type watch struct {
+	b           *Bucket
+	req         kv.OpenRequest
+	info        kv.LogInfo
+	createdNano int64
+	exact       bool // the server's filter is the whole scope
+	relist      bool
+	consumer    string
+	inbox       string
+	nextSubject string
+	pullBody    []byte
+	sub         *nats.Subscription
+	status      chan nats.Status
+	wake        chan struct{} // holds one signal: there is something for Next
+	probes      context.Context
+	stopProbes  context.CancelFunc
+	probing     sync.WaitGroup
+
+	mu sync.Mutex
+	inflow
+	claim   *claim
+	probeOn bool
+	lost    error
+
+	outflow
+}
+
+// inflow is what has come from the server and not yet gone to the reader; the watch's lock guards it.
+type inflow struct {
+	parser      ackParser
+	in          []kv.Update
+	inBytes     int
+	received    uint64 // deliveries, without a hole
+	lastRev     uint64 // of the last of them whose revision is known; at first the cursor
+	pending     uint64 // matching messages that the server had left after it
+	gapped      bool   // a revision was left out since the reader's last look
+	activity    uint64 // goes up with everything heard or asked
+	epoch       uint64 // of the requests in flight; a new connection begins a new one
+	outstanding int    // messages asked for and not yet seen
+	oversized   bool   // the next message is larger than a request may be
+}
+
+// outflow belongs to the reader's goroutine.
+type outflow struct {
+	out       []kv.Update
+	at        int // what is left is out[at:]
+	outEnd    mark
+	handed    mark   // everything up to here has been handed out
+	told      uint64 // the frontier and the pending count that the reader knows
+	toldLeft  uint64
+	checked   uint64    // the frontier at the last look at the log's first revision
+	checkAt   time.Time // when that was
+	heard     uint64    // activity as last seen, and since when
+	heardAt   time.Time
+	arrived   uint64 // deliveries as last seen, and since when
+	arrivedAt time.Time
+	dataAt    time.Time
+	probedAt  time.Time
+	probed    uint64 // deliveries received when the last probe began
+	timer     *time.Timer
+	err       error // the watch's last word
+}
+
+// mark is a place in the deliveries.
+type mark struct {
+	received, rev, pending uint64
+}
+
+var errClosed = errors.New("closed")
+
+// Info is the log as it was when the watch began.
+func (w *watch) Info() kv.LogInfo { return w.info }
+
+// Next blocks until there is something to tell; see kv.Watch.
+func (w *watch) Next(ctx context.Context, into kv.Delivery, limit, maxBytes int) (kv.Delivery, error) {
+	if w.err != nil {
+		return into, w.err
+	}
+	limit = max(limit, 1)
+	for {
+		d, ok, err := w.take(ctx, into, limit, maxBytes)
+		if err == nil && !ok {
+			err = w.await(ctx)
+		}
+		if err != nil {
+			w.err = err
+			return into, err
+		}
+		if ok {
+			return d, nil
+		}
+	}
+}
+
+// take hands out what is there; ok is false when there is neither an update nor a new frontier.
+func (w *watch) take(ctx context.Context, d kv.Delivery, limit, maxBytes int) (_ kv.Delivery, ok bool, err error) {
+	if w.at == len(w.out) {
+		lost, gapped := w.swap()
+		if err := w.guard(ctx, gapped); err != nil {
+			return d, false, err
+		}
+		if len(w.out) == 0 && lost != nil {
+			return d, false, lost
+		}
+	}
+	from := w.at
+	for size := 0; w.at < len(w.out) && w.at-from < limit; w.at++ {
+		u := &w.out[w.at]
+		if size += u.Size(); size > maxBytes && w.at > from {
+			break
+		}
+		d.Updates = append(d.Updates, *u)
+		w.handed.rev = max(w.handed.rev, u.Version.Rank())
+		*u = kv.Update{}
+	}
+	if w.at == len(w.out) {
+		w.handed.received, w.handed.rev = w.outEnd.received, max(w.handed.rev, w.outEnd.rev)
+		if err := w.useClaim(); err != nil && w.at == from {
+			return d, false, err
+		}
+	}
+	d.Pending = w.outEnd.pending + uint64(len(w.out)-w.at)
+	if w.at == from && w.handed.rev <= w.told && (d.Pending > 0 || w.toldLeft == 0) {
+		return d, false, nil
+	}
+	if w.at > from {
+		w.dataAt = time.Now()
+	}
+	w.told, w.toldLeft = w.handed.rev, d.Pending
+	d.Frontier = w.told
+	return d, true, nil
+}
+
+// swap takes over what came in, and asks for more now that there is room.
+func (w *watch) swap() (lost error, gapped bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.out, w.in = w.in, w.out[:0]
+	w.at, w.inBytes = 0, 0
+	w.outEnd = mark{received: w.received, rev: w.lastRev, pending: w.pending}
+	gapped, w.gapped = w.gapped, false
+	w.pullLocked()
+	return w.lost, gapped
+}
+
+// await waits for a signal, and does what time and the connection ask for.
+func (w *watch) await(ctx context.Context) error {
+	w.startProbe()
+	wait := min(w.b.cfg.Watch.Heartbeat/2, w.b.cfg.Watch.ProbeEvery, time.Second)
+	if w.told < w.info.Last {
+		wait = min(wait, hydrateProbeEvery)
+	}
+	if w.timer == nil {
+		w.timer = time.NewTimer(wait)
+	} else {
+		w.timer.Reset(wait)
+	}
+	defer w.timer.Stop()
+	select {
+	case <-w.wake:
+	case <-w.timer.C:
+		return w.checkAlive()
+	case s, open := <-w.status:
+		if open {
+			w.onConnection(s)
+		}
+	case <-ctx.Done():
+		return fmt.Errorf("bucket %q: watch: %w", w.b.name, ctx.Err())
+	}
+	return nil
+}
+
+// checkAlive ends a watch that has requests in flight and hears nothing, and one whose deliveries went missing.
+func (w *watch) checkAlive() error {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.activity != w.heard {
+		w.heard, w.heardAt = w.activity, now
+	}
+	if w.received != w.arrived {
+		w.arrived, w.arrivedAt = w.received, now
+	}
+	quiet := now.Sub(w.heardAt)
+	if w.outstanding > 0 && quiet > 5*w.b.cfg.Watch.Heartbeat/2 {
+		w.loseLocked(fmt.Sprintf("heard nothing for %v", quiet.Round(time.Millisecond)), nil)
+	}
+	if c := w.claim; c != nil && c.delivered > w.received && now.Sub(c.at) > deliveryGrace && now.Sub(w.arrivedAt) > deliveryGrace {
+		w.loseLocked(fmt.Sprintf("the server delivered %d messages, %d arrived", c.delivered, w.received), nil)
+	}
+	return nil
+}
+
+// onConnection begins again with the requests after a reconnect: those in flight are gone, and the probe finds out
+// whether deliveries went with them.
+func (w *watch) onConnection(s nats.Status) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch s {
+	case nats.CLOSED:
+		w.loseLocked("connection closed", nats.ErrConnectionClosed)
+	case nats.CONNECTED:
+		w.epoch++
+		w.outstanding = 0
+		w.pullLocked()
+		w.probedAt = time.Time{}
+		w.probed = unprobed
+	}
+}
+
+// loseLocked ends the watch after what is still in the buffer.
+func (w *watch) loseLocked(why string, cause error) {
+	if w.lost == nil {
+		w.lost = &lostError{bucket: w.b.name, why: why, err: cause}
+		w.signal()
+	}
+}
+
+func (w *watch) lose(why string, cause error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.loseLocked(why, cause)
+}
+
+func (w *watch) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Close ends the watch and deletes its consumer within ctx. A blocked Next returns. A consumer that can't be reached is
+// left to its inactive threshold.
+func (w *watch) Close(ctx context.Context) error {
+	w.lose("closed by its reader", errClosed)
+	w.stopProbes()
+	w.probing.Wait()
+	if w.status != nil {
+		w.b.api.nc.RemoveStatusListener(w.status)
+	}
+	if err := w.sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) && !errors.Is(err, nats.ErrBadSubscription) {
+		return fmt.Errorf("bucket %q: close watch: %w", w.b.name, err)
+	}
+	if !w.b.api.nc.IsConnected() {
+		return nil
+	}
+	err := w.b.api.deleteConsumer(ctx, w.b.stream, w.consumer)
+	if code := apiCode(err); code == codeConsumerNotFound || code == codeStreamNotFound {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("bucket %q: close watch: %w", w.b.name, err)
+	}
+	return nil
+}

@@ -26,7 +26,7 @@ type Config struct {
 	// as long as the log says that more is to come.
 	BulkUpdates, BulkBytes int
 	// QueueUpdates and QueueBytes bound what is received and not yet in a flush: a receive is only asked for below them.
-	// Each is at least the flush's own bound.
+	// A flush's own bound takes their place where it is larger.
 	QueueUpdates, QueueBytes int
 	// MaxFailures is how many times in a row one flush's hooks or store apply may fail before the loop stops.
 	MaxFailures int
@@ -321,9 +321,10 @@ func (m *M) proceed(out []Effect) []Effect {
 		}
 		out = append(out, Repair{Committed: m.committed, Err: err})
 	}
-	if m.phase == PhaseWatching && !m.receiving && m.pendingUpdates < m.cfg.QueueUpdates && m.pendingBytes < m.cfg.QueueBytes {
+	if m.phase == PhaseWatching && !m.receiving && m.queueHasRoom() {
 		m.receiving = true
-		out = append(out, Receive{Max: m.cfg.MaxUpdates, MaxBytes: m.cfg.MaxBytes})
+		updates, bytes := m.limits()
+		out = append(out, Receive{Max: updates, MaxBytes: bytes})
 	}
 	return out
 }
@@ -348,6 +349,11 @@ func (m *M) limits() (updates, bytes int) {
 		return m.cfg.MaxUpdates, m.cfg.MaxBytes
 	}
 	return m.cfg.BulkUpdates, m.cfg.BulkBytes
+}
+
+func (m *M) queueHasRoom() bool {
+	updates, bytes := m.limits()
+	return m.pendingUpdates < max(updates, m.cfg.QueueUpdates) && m.pendingBytes < max(bytes, m.cfg.QueueBytes)
 }
 
 // startFlush takes from the queue, in order, what fits one flush; at least one segment.

@@ -111,6 +111,7 @@ func (l *Log) Rewind(rev uint64) {
 	for l.first > 0 && l.first <= l.last() && l.msgs[l.first-1].fate != alive {
 		l.first++
 	}
+	l.nextExpiry()
 	l.loseWatches("the log was restored")
 }
 

@@ -4,6 +4,7 @@
 package kvtest
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -76,11 +77,12 @@ type Log struct {
 	limits  Limits
 	created int64
 	stamp   int64      // the newest time handed out
+	due     int64      // when not 0, the time at which what is being done should have been done
 	msgs    []*message // by revision-1, dead ones too
 	first   uint64
 	live    int
 	byKey   map[string][]uint64 // live revisions, oldest first
-	timed   bool                // some message may have an expiry
+	soonest int64               // no message ages out before
 	watches []*watch
 
 	faults   []*armedFault
@@ -115,7 +117,11 @@ func (l *Log) now() time.Time {
 
 // tick hands out a server time that nobody had before.
 func (l *Log) tick() int64 {
-	l.stamp = max(l.now().UnixNano(), l.stamp+1)
+	now := l.due
+	if now == 0 {
+		now = l.now().UnixNano()
+	}
+	l.stamp = max(now, l.stamp+1)
 	return l.stamp
 }
 
@@ -123,6 +129,7 @@ func (l *Log) reset() {
 	l.created = l.tick()
 	l.msgs, l.first, l.live = nil, 0, 0
 	l.byKey = map[string][]uint64{}
+	l.soonest = math.MaxInt64
 }
 
 func (l *Log) last() uint64 { return uint64(len(l.msgs)) }
@@ -237,21 +244,22 @@ func (l *Log) setExpiry(m *message, ttl time.Duration) {
 	if at := m.update.UnixNano + int64(ttl); ttl > 0 && (m.expires == 0 || at < m.expires) {
 		m.expires = at
 	}
-	l.timed = l.timed || m.expires != 0
+	if m.expires != 0 {
+		l.soonest = min(l.soonest, m.expires)
+	}
 }
 
 // expire ages out what is due, oldest deadline first, and writes the markers for it.
 func (l *Log) expire() {
-	if !l.timed {
-		return
-	}
 	now := l.now().UnixNano()
-	for {
-		due := l.nextExpiry()
-		if due == nil || due.expires > now {
+	defer func() { l.due = 0 }()
+	for now >= l.soonest {
+		m := l.nextExpiry()
+		if m == nil || m.expires > now {
 			return
 		}
-		l.ageOut(due, l.limits.MarkerTTL > 0 && l.lastOf(due.update.Key) == due)
+		l.due = m.expires
+		l.ageOut(m, l.limits.MarkerTTL > 0 && l.lastOf(m.update.Key) == m)
 	}
 }
 
@@ -269,13 +277,11 @@ func (l *Log) ageOut(m *message, marker bool) {
 
 // nextExpiry is the live message that ages out first; nil when none will.
 func (l *Log) nextExpiry() *message {
-	if !l.timed {
-		return nil
-	}
 	var next *message
+	l.soonest = math.MaxInt64
 	for i := max(l.first, 1); i <= l.last(); i++ {
-		if m := l.msgs[i-1]; m.fate == alive && m.expires != 0 && (next == nil || m.expires < next.expires) {
-			next = m
+		if m := l.msgs[i-1]; m.fate == alive && m.expires != 0 && m.expires < l.soonest {
+			next, l.soonest = m, m.expires
 		}
 	}
 	return next

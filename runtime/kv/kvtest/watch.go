@@ -3,6 +3,7 @@ package kvtest
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -47,7 +48,7 @@ func (l *Log) Open(ctx context.Context, req kv.OpenRequest) (kv.Watch, error) {
 		w.next = l.last() + 1
 	} else {
 		w.next = max(req.After.Revision()+1, l.first)
-		w.covered = w.next - 1
+		w.covered, w.told = w.next-1, w.next-1
 	}
 	l.watches = append(l.watches, w)
 	w.fetch(l.opts.Prefetch)
@@ -230,7 +231,7 @@ func (w *watch) take(d kv.Delivery, limit, maxBytes int) (kv.Delivery, *pause, e
 		frontier = w.buf[n-1].rev
 	}
 	w.buf = slices.Delete(w.buf, 0, n)
-	if n == 0 && (frontier == 0 || w.began && frontier == w.told) {
+	if news := frontier != w.told || !w.began && w.overrun == nil; n == 0 && (frontier == 0 || !news) {
 		if w.overrun != nil {
 			return d, nil, w.overrun
 		}
@@ -244,8 +245,8 @@ func (w *watch) take(d kv.Delivery, limit, maxBytes int) (kv.Delivery, *pause, e
 
 func (w *watch) pause() *pause {
 	p := &pause{changed: w.log.changed}
-	if m := w.log.nextExpiry(); m != nil && w.log.opts.Now == nil {
-		p.expiry = max(time.Until(time.Unix(0, m.expires)), 1)
+	if at := w.log.soonest; at != math.MaxInt64 && w.log.opts.Now == nil {
+		p.expiry = max(time.Until(time.Unix(0, at)), 1)
 	}
 	return p
 }

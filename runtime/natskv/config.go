@@ -113,21 +113,21 @@ func (c BucketConfig) withDefaults() BucketConfig {
 func (c BucketConfig) Validate() error {
 	switch {
 	case c.History < 0 || c.History > jetstream.KeyValueMaxHistory:
-		return fmt.Errorf("History is %d; 1 to %d", c.History, jetstream.KeyValueMaxHistory)
+		return fmt.Errorf("option History is %d; 1 to %d", c.History, jetstream.KeyValueMaxHistory)
 	case c.Replicas < 0 || c.Replicas > 5:
-		return fmt.Errorf("Replicas is %d; 1 to 5", c.Replicas)
+		return fmt.Errorf("option Replicas is %d; 1 to 5", c.Replicas)
 	case c.MaxAge < 0 || c.MaxBytes < 0 || c.MaxValueSize < 0 || c.Timeout < 0:
-		return fmt.Errorf("MaxAge, MaxBytes, MaxValueSize and Timeout are not negative")
+		return fmt.Errorf("options MaxAge, MaxBytes, MaxValueSize and Timeout are not negative")
 	case c.MarkerTTL != 0 && c.MarkerTTL < time.Second:
-		return fmt.Errorf("MarkerTTL is %v; at least 1s, or 0 for no markers", c.MarkerTTL)
+		return fmt.Errorf("option MarkerTTL is %v; at least 1s, or 0 for no markers", c.MarkerTTL)
 	case c.MarkerTTL != 0 && c.MessageTTL == Off:
-		return fmt.Errorf("MarkerTTL needs MessageTTL, which is off")
+		return fmt.Errorf("option MarkerTTL needs MessageTTL, which is off")
 	case c.Sealed && c.MarkerTTL != 0:
-		return fmt.Errorf("Sealed and MarkerTTL exclude each other: a marker with a TTL leaves the log")
+		return fmt.Errorf("options Sealed and MarkerTTL exclude each other: a marker with a TTL leaves the log")
 	case c.Watch.Batch < 0 || c.Watch.MaxBytes < 0:
-		return fmt.Errorf("Watch.Batch and Watch.MaxBytes are not negative")
+		return fmt.Errorf("options Watch.Batch and Watch.MaxBytes are not negative")
 	case c.Watch.Heartbeat < 0 || c.Watch.Heartbeat > 30*time.Second:
-		return fmt.Errorf("Watch.Heartbeat is %v; at most 30s", c.Watch.Heartbeat)
+		return fmt.Errorf("option Watch.Heartbeat is %v; at most 30s", c.Watch.Heartbeat)
 	}
 	return nil
 }

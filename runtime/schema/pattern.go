@@ -102,6 +102,7 @@ func parseSegment(text string, offset, number int) (segment, *flaw) {
 	}
 	for part := range strings.SplitSeq(seg.variable, ".") {
 		if !isFieldName(part) {
+			seg.variable = "" // so that it is not looked for
 			return seg, &flaw{offset + 1, fmt.Sprintf("key pattern: variable %q is not a field name or a dotted path of them", name), ""}
 		}
 	}

@@ -61,13 +61,27 @@ func position(p schema.Problem) (line, column int) {
 			continue
 		}
 		line, column = loc.StartLine+1, loc.StartColumn+1
-		literal := loc.StartLine == loc.EndLine && loc.EndColumn-loc.StartColumn == len(p.Literal)+len(`""`)
-		if p.Literal != "" && len(path) == len(p.Path) && literal {
-			column += 1 + p.Offset
+		if len(path) == len(p.Path) {
+			column += literalStart(p, loc) + p.Offset
 		}
 		return line, column
 	}
 	return 1, 1
+}
+
+// literalStart is how far the text of the problem's literal is behind the start of its option's span. Spans end with
+// the literal inside an aggregate, {key: "..."}, and with a semicolon in a statement of its own. A literal that is split
+// or holds escapes can't be told apart, so it is looked for only where a plain one fits.
+func literalStart(p schema.Problem, loc protoreflect.SourceLocation) int {
+	if p.Literal == "" || loc.StartLine != loc.EndLine {
+		return 0
+	}
+	start := loc.EndColumn - loc.StartColumn - len(p.Literal) - len(`"`)
+	aggregate := p.File.SourceLocations().ByPath(p.Path[:len(p.Path)-1])
+	if len(aggregate.Path) == 0 {
+		start -= len(";")
+	}
+	return max(start, 0)
 }
 
 // place is where a descriptor stands, as file:line:column.

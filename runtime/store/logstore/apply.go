@@ -25,7 +25,7 @@ func (s *Store) Apply(ctx context.Context, b *store.Batch, c kv.Cursor) error {
 	}
 	s.write.Lock()
 	defer s.write.Unlock()
-	if err := s.makeReady(); err != nil {
+	if err := s.makeReady(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
 	end, err := s.append(b, c)
@@ -97,7 +97,7 @@ func checkSize(name string, key, value, limit int) error {
 }
 
 // makeReady makes the log fit to append to: of format 3, and rewritten when that is due.
-func (s *Store) makeReady() error {
+func (s *Store) makeReady(ctx context.Context) error {
 	s.mu.RLock()
 	err := s.writableLocked()
 	v2, grown, live := s.format != versionV3, s.size-s.base, s.table.live
@@ -106,12 +106,12 @@ func (s *Store) makeReady() error {
 		return err
 	}
 	if v2 {
-		return s.compact()
+		return s.compact(ctx)
 	}
 	if grown <= s.o.CompactBytes || grown <= live || s.size < s.retryAt {
 		return nil
 	}
-	if err := s.compact(); err != nil {
+	if err := s.compact(ctx); err != nil {
 		if errors.Is(err, store.ErrPoisoned) {
 			return err
 		}
@@ -164,19 +164,19 @@ func (s *Store) Settle(ctx context.Context) error {
 	if err != nil || settled {
 		return err
 	}
-	return s.compact()
+	return s.compact(ctx)
 }
 
 // compact replaces the log by one that holds the live data and the cursor. If it fails before the new file has its
 // name, the old one goes on; after that the store is poisoned, since a loss of power could bring the old one back
 // without what was appended to the new.
-func (s *Store) compact() error {
+func (s *Store) compact(ctx context.Context) error {
 	began := time.Now()
 	s.mu.Lock()
 	v := s.viewLocked()
 	s.mu.Unlock()
 	w := rewriter{fs: s.o.FS, path: s.path}
-	file, size, err := w.run(v.tree, v.cursor)
+	file, size, err := w.run(ctx, v.tree, v.cursor)
 	var renamed *renamedError
 	if err != nil && !errors.As(err, &renamed) {
 		return err

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -151,5 +153,80 @@ func TestErrors(t *testing.T) {
 		if _, err := Open(testPath, o); err == nil {
 			t.Errorf("%+v is taken", o)
 		}
+	}
+}
+
+func TestSettleEndsWithItsContext(t *testing.T) {
+	m := newMemFS()
+	s := mustOpen(t, m, Options{})
+	value := strings.Repeat("v", 64<<10)
+	for n := uint64(1); n <= 64; n++ { // some frames of live data
+		if err := s.Apply(t.Context(), &store.Batch{Updates: []kv.Update{put(fmt.Sprintf("k%d", n), value, n)}}, kv.CursorAt(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := s.Stats().DiskBytes
+	ctx := &countedContext{Context: t.Context(), left: 3}
+	if err := s.Settle(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrPoisoned) {
+		t.Fatalf("settle: %v", err)
+	}
+	if m.names[testPath+tempSuffix] != nil || s.Stats().DiskBytes != before {
+		t.Fatal("it left something")
+	}
+	if err := s.Settle(t.Context()); err != nil || s.Stats().DiskBytes >= before {
+		t.Fatalf("settle: %v", err)
+	}
+}
+
+// countedContext is cancelled after some looks at it.
+type countedContext struct {
+	context.Context
+	left int
+}
+
+func (c *countedContext) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestPutSize(t *testing.T) {
+	for _, n := range []int{0, 1, 127, 128, 16383, 16384, 1 << 21, MaxValue} {
+		if got, want := putSize(1, n), int64(len(appendPutHead(nil, 1, n))+1+n); got != want {
+			t.Errorf("value of %d bytes: %d, want %d", n, got, want)
+		}
+	}
+}
+
+func TestInspect(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	s, err := Open(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Apply(t.Context(), &store.Batch{Updates: []kv.Update{put("a", "1", 1), put("b", "2", 2)}}, kv.CursorAt(2)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Inspect(path) // while it is open
+	if err != nil || c.Cursor != kv.CursorAt(2) || c.Keys != 2 || c.Format != 3 || c.TornBytes != 0 || c.LiveBytes == 0 || c.Bytes != int64(s.Stats().DiskBytes) {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, path, append(data, 1, 2, 3))
+	if c, err = Inspect(path); err != nil || c.TornBytes != 3 {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	sameFile(t, path, append(data, 1, 2, 3))
+	data[len(magic)] = 9
+	writeFile(t, path, data)
+	if _, err := Inspect(path); !errors.Is(err, store.ErrFormat) {
+		t.Fatalf("another version: %v", err)
 	}
 }

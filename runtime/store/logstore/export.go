@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 
+	"github.com/typedfold/fold/runtime/kv"
 	"github.com/typedfold/fold/runtime/store"
 )
 
@@ -36,7 +38,7 @@ func (s *Store) Export(ctx context.Context, dir string) error {
 	}
 	path := filepath.Join(dir, ExportName)
 	w := rewriter{fs: s.o.FS, path: path}
-	file, size, err := w.run(v.tree, v.cursor)
+	file, size, err := w.run(ctx, v.tree, v.cursor)
 	if err == nil {
 		err = verify(path, file, size, v)
 	}
@@ -47,6 +49,35 @@ func (s *Store) Export(ctx context.Context, dir string) error {
 		}
 	}
 	return err
+}
+
+// Contents is what a log file adds up to.
+type Contents struct {
+	Format int
+	Cursor kv.Cursor
+	Keys   int
+	// Bytes is the file's size, LiveBytes what a rewritten log of the same state has, about, TornBytes what Open would
+	// drop at the end.
+	Bytes, LiveBytes, TornBytes int64
+}
+
+// Inspect reads a log file of either format as Open does, and refuses what Open refuses, but takes no lock and writes
+// nothing. A file that a store is writing to meanwhile may show a torn tail.
+func Inspect(path string) (Contents, error) {
+	file, err := osFS{}.OpenFile(path, os.O_RDONLY)
+	if err != nil {
+		return Contents{}, ioError("open", path, err)
+	}
+	defer file.Close()
+	size, err := file.Size()
+	if err != nil {
+		return Contents{}, ioError("open", path, err)
+	}
+	l, err := load(path, file, size)
+	if err != nil {
+		return Contents{}, err
+	}
+	return Contents{Format: l.format, Cursor: l.cursor, Keys: l.table.tree.Len(), Bytes: size, LiveBytes: l.table.live, TornBytes: l.torn}, nil
 }
 
 // verify reads an exported file back.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"math/bits"
 
 	"github.com/typedfold/fold/runtime/kv"
 	"github.com/typedfold/fold/runtime/store"
@@ -166,9 +167,10 @@ func appendPutHead(dst []byte, key, value int) []byte {
 
 // putSize is the encoded size of a put record: the measure of live data.
 func putSize(key, value int) int64 {
-	var b [2*binary.MaxVarintLen64 + 1]byte
-	return int64(len(appendPutHead(b[:0], key, value)) + key + value)
+	return int64(1 + uvarintLen(key) + uvarintLen(value) + key + value)
 }
+
+func uvarintLen(x int) int { return (bits.Len64(uint64(x)|1) + 6) / 7 }
 
 // frameSink takes the records of a payload; the bytes are only borrowed.
 type frameSink interface {

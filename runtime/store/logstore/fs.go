@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 )
 
 // File is what the store needs of an open file.
@@ -84,9 +83,6 @@ func (osFS) IsDir(name string) (bool, error) {
 }
 
 func (osFS) SyncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil // a rename there is durable with the volume's journal; directories can't be synced
-	}
 	d, err := os.Open(filepath.Clean(dir))
 	if err != nil {
 		return err

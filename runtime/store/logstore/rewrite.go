@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -67,12 +68,18 @@ func (w *rewriter) replace(fill func(*appendFile) error) (*appendFile, error) {
 }
 
 // run writes the tree and the cursor as a format 3 file that is nothing but a base, and returns it and the base's end.
-func (w *rewriter) run(tree *btree.BTreeG[entry], c kv.Cursor) (File, int64, error) {
+// The end of ctx ends it before the file has its name.
+func (w *rewriter) run(ctx context.Context, tree *btree.BTreeG[entry], c kv.Cursor) (File, int64, error) {
 	out, err := w.replace(func(out *appendFile) error {
 		if err := out.write(appendHeaderV3(nil)); err != nil {
 			return err
 		}
-		g := groupWriter{write: func(b []byte, _ int64) error { return out.write(b) }}
+		g := groupWriter{write: func(b []byte, _ int64) error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return out.write(b)
+		}}
 		g.begin(kindBase, out.size)
 		tree.Scan(func(e entry) bool {
 			g.put(e.key(), e.value())

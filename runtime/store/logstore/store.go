@@ -131,7 +131,7 @@ func (s *Store) open() error {
 func (s *Store) create() error {
 	s.table, s.format = newTable(), versionV3
 	w := rewriter{fs: s.o.FS, path: s.path}
-	file, size, err := w.run(s.table.tree, kv.Cursor{})
+	file, size, err := w.run(context.Background(), s.table.tree, kv.Cursor{})
 	s.file, s.size, s.synced, s.base = file, size, size, size
 	return err
 }

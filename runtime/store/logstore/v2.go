@@ -2,6 +2,7 @@ package logstore
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -232,7 +233,7 @@ func ImportV2(src, dst string) error {
 	}
 	defer lock.Close()
 	t := f.table()
-	file, _, err := w.run(t.tree, f.Cursor)
+	file, _, err := w.run(context.Background(), t.tree, f.Cursor)
 	return closeFile(file, err)
 }
 

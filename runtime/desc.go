@@ -35,7 +35,7 @@ type DescConfig[K Key, V proto.Message] struct {
 // Desc describes one table: generated code has one for each. It is immutable and safe for concurrent use.
 type Desc[K Key, V proto.Message] struct {
 	cfg     DescConfig[K, V]
-	message protoreflect.MessageType
+	message func() protoreflect.MessageType
 	compile func() (*compiled, error)
 }
 
@@ -50,9 +50,10 @@ type compiled struct {
 // NewDesc makes a table's description; for generated code. The options are read from V's linked descriptor at the
 // first use, which reports what is wrong with them.
 func NewDesc[K Key, V proto.Message](cfg DescConfig[K, V]) *Desc[K, V] {
-	var zero V
-	d := &Desc[K, V]{cfg: cfg, message: zero.ProtoReflect().Type()}
-	d.compile = sync.OnceValues(func() (*compiled, error) { return compileTable(d.message.Descriptor()) })
+	d := &Desc[K, V]{cfg: cfg}
+	// A table in its message's own package is described before that package's init has made the message type.
+	d.message = sync.OnceValue(func() protoreflect.MessageType { var zero V; return zero.ProtoReflect().Type() })
+	d.compile = sync.OnceValues(func() (*compiled, error) { return compileTable(d.message().Descriptor()) })
 	return d
 }
 
@@ -80,7 +81,7 @@ func compileTable(md protoreflect.MessageDescriptor) (*compiled, error) {
 	return c, nil
 }
 
-func (d *Desc[K, V]) newValue() V { return d.message.New().Interface().(V) }
+func (d *Desc[K, V]) newValue() V { return d.message().New().Interface().(V) }
 
 // fills reports whether values get their key fields from the key.
 func (c *compiled) fills() bool { return c.table.Bind == foldv1.Bind_BIND_FILL }

@@ -244,7 +244,7 @@ func (w *Writer[K, V]) result(k K, key string, version kv.Version, err error) (R
 
 func (w *Writer[K, V]) putOptions() kv.PutOptions { return kv.PutOptions{TTL: w.o.ttl} }
 
-func (w *Writer[K, V]) name() string { return string(w.desc.message.Descriptor().Name()) }
+func (w *Writer[K, V]) name() string { return string(w.desc.message().Descriptor().Name()) }
 
 // compiled is the table, once it is known to fit the bucket.
 func (w *Writer[K, V]) compiled() (*compiled, error) {

@@ -1,0 +1,240 @@
+package schema
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bufbuild/protocompile"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	foldv1 "github.com/typedfold/fold/gen/go/fold/v1"
+	"github.com/typedfold/fold/runtime/keyenc"
+)
+
+// compileFile compiles one proto file, whose text follows a common head.
+func compileFile(t *testing.T, text string) protoreflect.FileDescriptor {
+	t.Helper()
+	options, err := os.ReadFile("../../proto/fold/v1/options.proto")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c := protocompile.Compiler{Resolver: protocompile.WithStandardImports(&protocompile.SourceResolver{
+		Accessor: protocompile.SourceAccessorFromMap(map[string]string{
+			"fold/v1/options.proto": string(options),
+			"t.proto": "syntax = \"proto3\";\npackage t.v1;\nimport \"fold/v1/options.proto\";\n" +
+				"option (fold.v1.file) = {bucket: \"edge\"};\n" + text,
+		}),
+	})}
+	files, err := c.Compile(ctx, "t.proto")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files[0]
+}
+
+// compileTables compiles the tables of a file, by Go name.
+func compileTables(t *testing.T, text string) map[string]*Table {
+	t.Helper()
+	tables := map[string]*Table{}
+	for _, md := range Tables(compileFile(t, text)) {
+		table, problems := Compile(md)
+		for _, p := range problems {
+			t.Fatal(p)
+		}
+		tables[table.GoName] = table
+	}
+	return tables
+}
+
+const shapes = `
+message Fixed { option (fold.v1.table) = {key: "a.{x}.lit.{y}"}; string x = 1; string y = 2; }
+message Tail { option (fold.v1.table) = {key: "tail.{x}.in.{path...}"}; string x = 1; string path = 2; }
+message Single { option (fold.v1.table) = {key: "one.only"}; string x = 1; }
+message First { option (fold.v1.table) = {key: "f.{x}.end"}; string x = 1; }
+`
+
+func TestMatches(t *testing.T) {
+	tables := compileTables(t, shapes)
+	for _, c := range []struct {
+		table, key string
+		want       bool
+	}{
+		{"Fixed", "a.1.lit.2", true},
+		{"Fixed", "a.1.lit.2.3", false},
+		{"Fixed", "a.1.lit", false},
+		{"Fixed", "a.1.lit.", false},
+		{"Fixed", "a..lit.2", false},
+		{"Fixed", "b.1.lit.2", false},
+		{"Fixed", "a.1.other.2", false},
+		{"Fixed", "", false},
+		{"Tail", "tail.x.in.1", true},
+		{"Tail", "tail.x.in.1.2.3", true},
+		{"Tail", "tail.x.in", false},
+		{"Tail", "tail.x.in.", false},
+		{"Single", "one.only", true},
+		{"Single", "one.only.x", false},
+		{"Single", "one", false},
+		{"First", "f.x.end", true},
+		{"First", "f.x.ending", false},
+	} {
+		if got := tables[c.table].Matches(c.key); got != c.want {
+			t.Errorf("%s matches %q: %v, want %v", c.table, c.key, got, c.want)
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() { tables["Tail"].Matches("tail.x.in.1.2.3") }); n != 0 {
+		t.Errorf("Matches allocates %v times", n)
+	}
+}
+
+func TestPrefix(t *testing.T) {
+	tables := compileTables(t, shapes)
+	for name, want := range map[string][]string{
+		"Fixed":  {"a.", ".lit.", ""},
+		"Tail":   {"tail.", ".in.", ""},
+		"Single": {"one.only"},
+		"First":  {"f.", ".end"},
+	} {
+		table := tables[name]
+		if got := table.Prefix(); got != want[0] {
+			t.Errorf("%s: prefix %q, want %q", name, got, want[0])
+		}
+		for v := range table.Vars {
+			if got := table.LiteralsAfter(v); got != want[v+1] {
+				t.Errorf("%s: after variable %d: %q, want %q", name, v, got, want[v+1])
+			}
+		}
+	}
+}
+
+func TestOverlap(t *testing.T) {
+	const fields = `string s = 1; int32 i = 2; uint64 u = 3; bytes b = 4; bool on = 5; string p = 6; string v = 7 [(fold.v1.field).enc = ENCODING_VERBATIM];
+		uint32 h = 8 [(fold.v1.field).enc = ENCODING_HEX]; fixed64 w = 9 [(fold.v1.field).enc = ENCODING_HEX];`
+	for _, c := range []struct {
+		a, b    string
+		overlap bool
+	}{
+		{"k.{s}", "k.{v}", true},
+		{"k.{s}", "k.lit", true},
+		{"k.{s}", "k.li_t", false},         // ESC writes '_' as "__"
+		{"k.{s}", "k.li__t", true},         //
+		{"k.{v}", "k.li_t", true},          //
+		{"k.{i}", "k.meta", false},         // not an INT
+		{"k.{i}", "k.pa7", true},           //
+		{"k.{i}", "k.pj9999999999", false}, // more than an int32
+		{"k.{i}", "k.{u}", false},          // signed and unsigned have no token in common
+		{"k.{u}", "k.{s}", true},           //
+		{"k.{on}", "k.{b}", false},         // HEX has an even number of digits
+		{"k.{h}", "k.{w}", false},          // of another width
+		{"k.{h}", "k.{b}", true},           //
+		{"k.{s}.x", "k.{s}", false},        //
+		{"k.{p...}", "k.{s}.x", true},      //
+		{"k.{p...}", "k", false},           // a tail has at least one token
+		{"k.{p...}", "k.x.{p...}", true},
+		{"k.{p...}", "k.a_b", false}, //
+		{"k.x.{p...}", "k.y.{p...}", false},
+		{"k.{p...}", "k.a/2Fb", false}, // a tail never writes '/'
+		{"k.{s}", "j.{s}", false},
+	} {
+		tables := compileTables(t, `message A { option (fold.v1.table) = {key: "`+c.a+`"};`+fields+`}
+			message B { option (fold.v1.table) = {key: "`+c.b+`"};`+fields+`}
+			message Other { option (fold.v1.table) = {key: "`+c.a+`" bucket: "other"};`+fields+`}`)
+		a, b := tables["A"], tables["B"]
+		witness, overlap := Overlap(a, b)
+		if overlap != c.overlap {
+			t.Errorf("%s and %s overlap: %v (%q), want %v", c.a, c.b, overlap, witness, c.overlap)
+		}
+		if overlap && (!a.Matches(witness) || !b.Matches(witness)) {
+			t.Errorf("%s and %s: %q is no witness", c.a, c.b, witness)
+		}
+		if back, again := Overlap(b, a); again != overlap || back != witness {
+			t.Errorf("%s and %s: %q %v one way, %q %v the other", c.a, c.b, witness, overlap, back, again)
+		}
+		if witness, overlap := Overlap(a, tables["Other"]); overlap {
+			t.Errorf("tables of two buckets overlap at %q", witness)
+		}
+	}
+}
+
+func TestRecord(t *testing.T) {
+	tables := compileTables(t, `
+message Route {
+  option (fold.v1.table) = {
+    key: "route.{tenant}.{spec.kind}.{hash}.{path...}"
+    part: {name: "hash" enc: ENCODING_HEX}
+    bind: BIND_FILL
+    max_value_bytes: 9
+    on_reject: ON_REJECT_HALT
+    on_age_out: ON_AGE_OUT_DROP
+  };
+  enum Kind { KIND_UNSPECIFIED = 0; }
+  message Spec { Kind kind = 1; }
+  string tenant = 1; Spec spec = 2; uint64 hash = 3; string path = 4;
+}
+message Moved { option (fold.v1.table) = {key: "moved.{tenant}"}; string tenant = 1; }`)
+	record := tables["Route"].Record()
+	want := `message: t.v1.Route
+bucket: edge
+key: route.{tenant}.{spec.kind}.{hash}.{path...}
+var tenant: string ESC
+var spec.kind: enum t.v1.Route.Kind INT
+var hash: uint64 HEX
+var path: tail ESC
+codec: PROTO
+bind: FILL
+validate: false
+max_value_bytes: 9
+on_reject: HALT
+on_age_out: DROP
+`
+	if record != want {
+		t.Errorf("record:\n%s\nwant:\n%s", record, want)
+	}
+	if !Same(record, record) {
+		t.Error("a record differs from itself")
+	}
+	changed := strings.NewReplacer("uint64 HEX", "uint64 INT", "var path: tail ESC\n", "", "FILL\n", "FILL\nnew: line\n").Replace(record)
+	diff := Diff(record, changed)
+	wantDiff := []Change{{"var hash", "uint64 HEX", "uint64 INT"}, {"var path", "tail ESC", ""}, {"new", "", "line"}}
+	if len(diff) != len(wantDiff) || Same(record, changed) {
+		t.Fatalf("diff %v, want %v", diff, wantDiff)
+	}
+	for i := range diff {
+		if diff[i] != wantDiff[i] {
+			t.Errorf("diff %v, want %v", diff[i], wantDiff[i])
+		}
+	}
+}
+
+// TestCompile: defaults, and messages that are no tables.
+func TestCompile(t *testing.T) {
+	md := compileFile(t, shapes).Messages().ByName("Fixed")
+	table, problems := Compile(md)
+	if len(problems) > 0 || table.Bucket != "edge" || table.OnReject != foldv1.OnReject_ON_REJECT_KEEP_OLD || len(table.Vars) != 2 ||
+		table.Vars[1].Name != "y" || table.Vars[1].Enc != keyenc.EncESC {
+		t.Fatalf("%+v %v", table, problems)
+	}
+	plain := (&descriptorpb.FileDescriptorProto{}).ProtoReflect().Descriptor()
+	if IsTable(plain) {
+		t.Error("FileDescriptorProto is a table")
+	}
+	if table, problems := Compile(plain); table != nil || len(problems) != 1 || !strings.Contains(problems[0].Error(), "no (fold.v1.table) option") {
+		t.Errorf("a message without the option: %v %v", table, problems)
+	}
+}
+
+func TestNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"tenant": "Tenant", "node_id": "NodeID", "url": "URL", "spec.host": "SpecHost", "a_1": "A1", "a_1_2": "A1_2", "a_12": "A12",
+		"_x": "X", "_1": "X1", "aB": "AB", "identity": "Identity", "Upper": "Upper", "__": "X", "type": "Type",
+	} {
+		if got := fieldGoName(name); got != want || !isExportedName(got) {
+			t.Errorf("field %s becomes %s, want %s", name, got, want)
+		}
+	}
+}

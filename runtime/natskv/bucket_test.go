@@ -77,16 +77,22 @@ func (r *rig) delete(t testing.TB, key string) uint64 {
 // fill puts n keys without waiting for each.
 func (r *rig) fill(t testing.TB, n int, key func(i int) string) {
 	t.Helper()
+	acknowledged := func() {
+		select {
+		case <-r.js.PublishAsyncComplete():
+		case <-bounded(t).Done():
+			t.Fatal("puts not acknowledged")
+		}
+	}
 	for i := range n {
+		if i%1000 == 999 {
+			acknowledged()
+		}
 		if _, err := r.js.PublishAsync("$KV.b."+key(i), fmt.Appendf(nil, "v%d", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	select {
-	case <-r.js.PublishAsyncComplete():
-	case <-bounded(t).Done():
-		t.Fatal("puts not acknowledged")
-	}
+	acknowledged()
 }
 
 func wantErr(t *testing.T, err, want error) {

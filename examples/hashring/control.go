@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/typedfold/fold/runtime/natskv"
+
+	ringv1 "github.com/typedfold/fold/examples/hashring/gen/ring/v1"
+	"github.com/typedfold/fold/examples/hashring/gen/ring/v1/ringv1fold"
+	"github.com/typedfold/fold/examples/hashring/ring"
+	"github.com/typedfold/fold/examples/internal/quickstart"
+)
+
+// control adds and removes origins. It needs no fold.
+func control(ctx context.Context, name string, args []string, stdout, stderr io.Writer) (err error) {
+	nats := quickstart.NATS{Name: "hashring-" + name}
+	fs := flag.NewFlagSet(name, flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	nats.Flags(fs)
+	timeout := fs.Duration("timeout", 10*time.Second, "how long the command may take")
+	weight := uint(1)
+	if name == "join" {
+		fs.UintVar(&weight, "weight", 1, "share in relation to the others'; 0 takes the origin out and keeps its row")
+	}
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	args = fs.Args()
+	switch {
+	case nats.Server == "":
+		return errors.New("--server is required; a ring without one prints the address of its own")
+	case name == "join" && len(args) != 3:
+		return errors.New("join: want RING ID ADDRESS, after the flags")
+	case name == "leave" && len(args) != 2:
+		return errors.New("leave: want RING ID, after the flags")
+	}
+	ctx, cancel := context.WithTimeout(ctx, *timeout)
+	defer cancel()
+	session, err := nats.Start(ctx, slog.New(slog.NewTextHandler(stderr, nil)))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, session.Close(ctx)) }()
+	js, err := session.JetStream()
+	if err != nil {
+		return err
+	}
+	bucket, err := natskv.Open(ctx, js, ring.Bucket, natskv.BucketConfig{})
+	if err != nil {
+		return err
+	}
+	w := ringv1fold.NewOriginWriter(bucket)
+	if name == "leave" {
+		return w.Delete(ctx, ringv1fold.OriginKey{Ring: args[0], OriginID: args[1]})
+	}
+	rev, err := w.Put(ctx, &ringv1.Origin{Ring: args[0], OriginId: args[1], Address: args[2], Weight: uint32(min(weight, 1<<16))})
+	if err == nil {
+		fmt.Fprintf(stdout, "origin %s of ring %s at revision %d\n", args[1], args[0], rev.Seq())
+	}
+	return err
+}

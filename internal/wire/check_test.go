@@ -94,9 +94,15 @@ func TestRecursionLimit(t *testing.T) {
 		}
 	})
 	t.Run("map of another wire type", func(t *testing.T) {
-		b := nestAround(varintField(52, 1), limit-1, inBytes(17))
-		if err := compile(t, &wiretest.All{}).Check(b, nil); !errors.Is(err, wire.ErrUncheckable) {
-			t.Errorf("the runtime's lazy and eager ways differ here: %v", err)
+		far := nestAround(varintField(52, 1), limit-1, inBytes(17))
+		near := nestAround(varintField(8, 1), limit-1, inBytes(10))
+		for _, err := range []error{
+			compile(t, &wiretest.All{}).Check(far, nil),
+			compile(t, &wiretest.Two{}).Check(near, nil),
+		} {
+			if !errors.Is(err, wire.ErrUncheckable) {
+				t.Errorf("the runtime's lazy and eager ways differ here: %v", err)
+			}
 		}
 	})
 }
@@ -151,10 +157,12 @@ func TestKeyOfAnotherWireTypeIsAbsent(t *testing.T) {
 func TestExtensions(t *testing.T) {
 	c := compile(t, &wiretest.Extendable{}, "id")
 	keys := make([]wire.Field, 1)
-	if err := c.Check(varintField(150, 1), keys); err != nil {
-		t.Errorf("a number that no extension has: %v", err)
+	for _, num := range []protowire.Number{11, 150} {
+		if err := c.Check(varintField(num, 1), keys); err != nil {
+			t.Errorf("number %d, which no extension has: %v", num, err)
+		}
 	}
-	for _, b := range [][]byte{varintField(100, 1), varintField(101, 1), bytesField(2, string(varintField(101, 1)))} {
+	for _, b := range [][]byte{bytesField(10, ""), varintField(100, 1), varintField(101, 1), bytesField(2, string(varintField(101, 1)))} {
 		if err := c.Check(b, keys); !errors.Is(err, wire.ErrUncheckable) {
 			t.Errorf("a registered extension: %x: %v", b, err)
 		}

@@ -171,7 +171,7 @@ func (c *compiler) field(fd protoreflect.FieldDescriptor, node *pathNode) (*fiel
 	if under != nil {
 		f.key = under.key
 	}
-	if oneof := fd.ContainingOneof(); oneof != nil && !oneof.IsSynthetic() {
+	if oneof := fd.ContainingOneof(); oneof != nil {
 		for i := range oneof.Fields().Len() {
 			if other := oneof.Fields().Get(i).Number(); other != fd.Number() && node.next[other] != nil {
 				f.clears = append(f.clears, node.next[other].slots()...)

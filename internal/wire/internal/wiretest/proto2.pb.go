@@ -722,6 +722,14 @@ var file_proto2_proto_extTypes = []protoimpl.ExtensionInfo{
 		Tag:           "bytes,102,opt,name=needy",
 		Filename:      "proto2.proto",
 	},
+	{
+		ExtendedType:  (*Extendable)(nil),
+		ExtensionType: ([]byte)(nil),
+		Field:         10,
+		Name:          "fold.internal.wiretest.near",
+		Tag:           "bytes,10,opt,name=near",
+		Filename:      "proto2.proto",
+	},
 }
 
 // Extension fields to Extendable.
@@ -732,6 +740,8 @@ var (
 	E_Numbers = &file_proto2_proto_extTypes[1]
 	// optional fold.internal.wiretest.Required needy = 102;
 	E_Needy = &file_proto2_proto_extTypes[2]
+	// optional bytes near = 10;
+	E_Near = &file_proto2_proto_extTypes[3]
 )
 
 var File_proto2_proto protoreflect.FileDescriptor
@@ -791,17 +801,20 @@ const file_proto2_proto_rawDesc = "" +
 	"\x04more\x18\x02 \x03(\v2-.fold.internal.wiretest.HasRequired.MoreEntryR\x04more\x1a\\\n" +
 	"\tMoreEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x129\n" +
-	"\x05value\x18\x02 \x01(\v2#.fold.internal.wiretest.HasRequiredR\x05value:\x028\x01\"]\n" +
+	"\x05value\x18\x02 \x01(\v2#.fold.internal.wiretest.HasRequiredR\x05value:\x028\x01\"c\n" +
 	"\n" +
 	"Extendable\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x128\n" +
-	"\x05child\x18\x02 \x01(\v2\".fold.internal.wiretest.ExtendableR\x05child*\x05\bd\x10\xc8\x01*-\n" +
+	"\x05child\x18\x02 \x01(\v2\".fold.internal.wiretest.ExtendableR\x05child*\x04\b\n" +
+	"\x10\r*\x05\bd\x10\xc8\x01*-\n" +
 	"\x05Color\x12\x15\n" +
 	"\x11COLOR_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tCOLOR_RED\x10\x01:Q\n" +
 	"\x03two\x12\".fold.internal.wiretest.Extendable\x18d \x01(\v2\x1b.fold.internal.wiretest.TwoR\x03two:<\n" +
 	"\anumbers\x12\".fold.internal.wiretest.Extendable\x18e \x03(\x05R\anumbers:Z\n" +
-	"\x05needy\x12\".fold.internal.wiretest.Extendable\x18f \x01(\v2 .fold.internal.wiretest.RequiredR\x05needyB;Z9github.com/typedfold/fold/internal/wire/internal/wiretest"
+	"\x05needy\x12\".fold.internal.wiretest.Extendable\x18f \x01(\v2 .fold.internal.wiretest.RequiredR\x05needy:6\n" +
+	"\x04near\x12\".fold.internal.wiretest.Extendable\x18\n" +
+	" \x01(\fR\x04nearB;Z9github.com/typedfold/fold/internal/wire/internal/wiretest"
 
 var (
 	file_proto2_proto_rawDescOnce sync.Once
@@ -854,12 +867,13 @@ var file_proto2_proto_depIdxs = []int32{
 	4,  // 19: fold.internal.wiretest.two:extendee -> fold.internal.wiretest.Extendable
 	4,  // 20: fold.internal.wiretest.numbers:extendee -> fold.internal.wiretest.Extendable
 	4,  // 21: fold.internal.wiretest.needy:extendee -> fold.internal.wiretest.Extendable
-	1,  // 22: fold.internal.wiretest.two:type_name -> fold.internal.wiretest.Two
-	2,  // 23: fold.internal.wiretest.needy:type_name -> fold.internal.wiretest.Required
-	24, // [24:24] is the sub-list for method output_type
-	24, // [24:24] is the sub-list for method input_type
-	22, // [22:24] is the sub-list for extension type_name
-	19, // [19:22] is the sub-list for extension extendee
+	4,  // 22: fold.internal.wiretest.near:extendee -> fold.internal.wiretest.Extendable
+	1,  // 23: fold.internal.wiretest.two:type_name -> fold.internal.wiretest.Two
+	2,  // 24: fold.internal.wiretest.needy:type_name -> fold.internal.wiretest.Required
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	23, // [23:25] is the sub-list for extension type_name
+	19, // [19:23] is the sub-list for extension extendee
 	0,  // [0:19] is the sub-list for field type_name
 }
 
@@ -884,7 +898,7 @@ func file_proto2_proto_init() {
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto2_proto_rawDesc), len(file_proto2_proto_rawDesc)),
 			NumEnums:      1,
 			NumMessages:   11,
-			NumExtensions: 3,
+			NumExtensions: 4,
 			NumServices:   0,
 		},
 		GoTypes:           file_proto2_proto_goTypes,

@@ -25,11 +25,7 @@ func Resident() TableOption { return tableOption(func(o *tableOptions) { o.resid
 
 // WithHooks has the table call hooks; generated code wraps it with the table's own types.
 func WithHooks[K Key, V proto.Message](h Hooks[K, V]) TableOption {
-	return tableOption(func(o *tableOptions) {
-		if h.Load != nil || h.Apply != nil {
-			o.hooks = h
-		}
-	})
+	return tableOption(func(o *tableOptions) { o.hooks = h })
 }
 
 func (o *tableOptions) apply(opts []TableOption) {

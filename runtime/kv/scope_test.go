@@ -56,6 +56,8 @@ func TestFiltersGolden(t *testing.T) {
 		{"a.b- a.b.c", "a.b- a.b.c", "a.>", false},
 		{"a.b.c a.b-.d a.b.e.", "a.b-.d a.b.c a.b.e.", "a.b-.> a.b.>", false},
 		{"b a.", "a. b", ">", false},
+		{"a.b.x a.c", "a.b.x a.c", "a.>", false},
+		{"a.b.x a.c.y a.c", "a.b.x a.c", "a.>", false},
 	} {
 		s, err := Prefixes(strings.Fields(c.prefixes)...)
 		if err != nil {
@@ -125,13 +127,16 @@ func TestValidKey(t *testing.T) {
 
 // Few letters, so that prefixes meet often; '-' and '/' sort on either side of '.'.
 var (
-	prefixGen = rapid.StringMatching(`[ab\-/]{0,2}(\.[ab\-/]{1,2}){0,2}\.?`)
+	anyPrefix = rapid.StringMatching(`[ab\-/]{0,2}(\.[ab\-/]{1,2}){0,2}\.?`)
+	dotted    = rapid.StringMatching(`[ab\-]\.([ab\-/]{1,2}\.){0,2}[ab\-/]{0,1}`)
 	keyGen    = rapid.StringMatching(`[ab\-/]{1,3}(\.[ab\-/]{1,3}){0,3}`)
 )
 
 func TestScopeAgainstBruteForce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		prefixes := rapid.SliceOfN(prefixGen, 1, 6).Draw(t, "prefixes")
+		// A prefix without a dot makes the filter ">", so most cases have none.
+		gen := rapid.SampledFrom([]*rapid.Generator[string]{dotted, dotted, rapid.OneOf(dotted, anyPrefix)}).Draw(t, "kind")
+		prefixes := rapid.SliceOfN(gen, 1, 6).Draw(t, "prefixes")
 		keys := rapid.SliceOfN(keyGen, 1, 20).Draw(t, "keys")
 		// Keys beside the prefixes themselves are the interesting ones.
 		for _, p := range prefixes {

@@ -123,7 +123,7 @@ func watchAppends(s *suite) {
 	for d.Frontier < 2 {
 		had := len(d.Updates)
 		var err error
-		d, err = r.w.Next(s.ctx, d, 1, 1<<20)
+		d, err = s.boundedNext(s.ctx, r.w, d, 1, 1<<20)
 		s.must(err)
 		if len(d.Updates) > had+1 {
 			s.Fatal("more than one update where one was asked for")
@@ -151,13 +151,13 @@ func nextHonoursContext(s *suite) {
 	r.to(1)
 	ctx, cancel := context.WithTimeout(s.ctx, 20*time.Millisecond)
 	defer cancel()
-	_, err := r.w.Next(ctx, kv.Delivery{}, 10, 1<<20)
+	_, err := s.boundedNext(ctx, r.w, kv.Delivery{}, 10, 1<<20)
 	for err == nil { // a frontier may be told once more
-		_, err = r.w.Next(ctx, kv.Delivery{}, 10, 1<<20)
+		_, err = s.boundedNext(ctx, r.w, kv.Delivery{}, 10, 1<<20)
 	}
 	s.is(err, context.DeadlineExceeded)
 	s.put("a", "2")
-	if _, err := r.w.Next(s.ctx, kv.Delivery{}, 10, 1<<20); err == nil {
+	if _, err := s.boundedNext(s.ctx, r.w, kv.Delivery{}, 10, 1<<20); err == nil {
 		s.Fatal("an error ends a watch, and this one went on")
 	}
 }
@@ -181,7 +181,7 @@ func closeEndsNext(s *suite) {
 	case <-s.ctx.Done():
 		s.Fatal("Next went on after Close")
 	}
-	if _, err := r.w.Next(s.ctx, kv.Delivery{}, 10, 1<<20); err == nil {
+	if _, err := s.boundedNext(s.ctx, r.w, kv.Delivery{}, 10, 1<<20); err == nil {
 		s.Fatal("Next after Close gave no error")
 	}
 	s.must(r.w.Close(s.ctx))

@@ -15,7 +15,7 @@ type Target struct {
 	Bucket kv.Bucket
 	Can    Capabilities
 	Admin  Admin
-	// Wait bounds each wait for what must come; default 20 s.
+	// Wait bounds each wait for what must come; default a minute.
 	Wait time.Duration
 }
 
@@ -107,7 +107,7 @@ type suite struct {
 func newSuite(t *testing.T, g Target) *suite {
 	wait := g.Wait
 	if wait == 0 {
-		wait = 20 * time.Second
+		wait = time.Minute
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	t.Cleanup(cancel)
@@ -205,11 +205,37 @@ func (s *suite) open(req kv.OpenRequest) *reader {
 	return &reader{s: s, w: w, scope: req.Scope, newest: req.After.Revision(), max: 100, maxBytes: 1 << 20}
 }
 
+// boundedNext is one Next call, which fails the test when it goes on after its context.
+func (s *suite) boundedNext(ctx context.Context, w kv.Watch, into kv.Delivery, limit, maxBytes int) (kv.Delivery, error) {
+	s.Helper()
+	type result struct {
+		d   kv.Delivery
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		d, err := w.Next(ctx, into, limit, maxBytes)
+		done <- result{d, err}
+	}()
+	select {
+	case r := <-done:
+		return r.d, r.err
+	case <-ctx.Done():
+	}
+	select {
+	case r := <-done:
+		return r.d, r.err
+	case <-time.After(10 * time.Second):
+		s.Fatal("Next goes on after its context has ended")
+		return kv.Delivery{}, nil
+	}
+}
+
 // next is one Next call.
 func (r *reader) next() (kv.Delivery, error) {
 	s := r.s
 	s.Helper()
-	d, err := r.w.Next(s.ctx, kv.Delivery{}, r.max, r.maxBytes)
+	d, err := s.boundedNext(s.ctx, r.w, kv.Delivery{}, r.max, r.maxBytes)
 	if err != nil {
 		return d, err
 	}

@@ -16,7 +16,7 @@ import (
 var ErrNotConnected = errors.New("not connected")
 
 // ConnectOptions say how to reach a server and as whom. Creds go before CredsFile, and both before what the URL holds.
-// Printed in any way, they show no secret.
+// Printed or encoded, they show no secret; only in an unexported field of another struct fmt can't be told.
 type ConnectOptions struct {
 	// URL is one or more server URLs, with commas between; it may hold user:password@ or token@, the same in all.
 	URL string
@@ -45,7 +45,9 @@ type ConnectHooks struct {
 
 // Conn is a connection that can be shut down and made again. It is safe for concurrent use.
 type Conn struct {
-	opts   ConnectOptions
+	about  string                // the options without secrets
+	secret func() ConnectOptions // a function, so that no way of printing a Conn reaches them
+	domain string
 	lent   *nats.Conn    // a connection that belongs to somebody else
 	dial   chan struct{} // holds one token: whoever has it dials or shuts down
 	active atomic.Pointer[session]
@@ -58,7 +60,7 @@ type session struct {
 
 // NewConn is a connection that is not up yet.
 func NewConn(o ConnectOptions) *Conn {
-	c := &Conn{opts: o, dial: make(chan struct{}, 1)}
+	c := &Conn{about: o.String(), secret: func() ConnectOptions { return o }, domain: o.Domain, dial: make(chan struct{}, 1)}
 	c.dial <- struct{}{}
 	return c
 }
@@ -94,9 +96,9 @@ func (c *Conn) Connect(ctx context.Context) error {
 	if c.lent != nil {
 		return c.attach(c.lent)
 	}
-	nc, err := c.opts.connect(ctx)
+	nc, err := c.secret().connect(ctx)
 	if err != nil {
-		return fmt.Errorf("connect to %s: %w", redactURLs(c.opts.URL), err)
+		return fmt.Errorf("connect %s: %w", c.about, err)
 	}
 	if err := c.attach(nc); err != nil {
 		nc.Close()
@@ -111,8 +113,8 @@ func (c *Conn) attach(nc *nats.Conn) error {
 	}
 	var js jetstream.JetStream
 	var err error
-	if c.opts.Domain != "" {
-		js, err = jetstream.NewWithDomain(nc, c.opts.Domain)
+	if c.domain != "" {
+		js, err = jetstream.NewWithDomain(nc, c.domain)
 	} else {
 		js, err = jetstream.New(nc)
 	}

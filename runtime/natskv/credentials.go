@@ -113,7 +113,7 @@ func (o ConnectOptions) Format(f fmt.State, _ rune) { formatAs(f, o.String()) }
 func (o ConnectOptions) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
 // Format makes every verb show the options without secrets.
-func (c *Conn) Format(f fmt.State, _ rune) { formatAs(f, "natskv.Conn"+c.opts.String()) }
+func (c *Conn) Format(f fmt.State, _ rune) { formatAs(f, "natskv.Conn"+c.about) }
 
 func formatAs(w io.Writer, text string) {
 	// A formatter has no way to report an error.

@@ -17,7 +17,7 @@ const listStall = 30 * time.Second
 // come again, with the later version later.
 func (b *Bucket) Keys(ctx context.Context, scope kv.Scope) iter.Seq2[kv.KeyVersion, error] {
 	return func(yield func(kv.KeyVersion, error) bool) {
-		err := b.list(ctx, scope, true, func(u *kv.Update) bool {
+		err := b.list(ctx, scope, openKeys, func(u *kv.Update) bool {
 			return yield(kv.KeyVersion{Key: u.Key, Version: u.Version}, nil)
 		})
 		if err != nil {
@@ -30,7 +30,7 @@ func (b *Bucket) Keys(ctx context.Context, scope kv.Scope) iter.Seq2[kv.KeyVersi
 // later version later.
 func (b *Bucket) Scan(ctx context.Context, scope kv.Scope) iter.Seq2[kv.Entry, error] {
 	return func(yield func(kv.Entry, error) bool) {
-		err := b.list(ctx, scope, false, func(u *kv.Update) bool {
+		err := b.list(ctx, scope, openEntries, func(u *kv.Update) bool {
 			return yield(kv.Entry{Update: *u}, nil)
 		})
 		if err != nil {
@@ -41,8 +41,8 @@ func (b *Bucket) Scan(ctx context.Context, scope kv.Scope) iter.Seq2[kv.Entry, e
 
 // list is a re-list that stops where it is complete: the head was read first, everything up to it was received without
 // a hole, and then nothing was pending. Nothing pending alone never ends it.
-func (b *Bucket) list(ctx context.Context, scope kv.Scope, headersOnly bool, visit func(*kv.Update) bool) (err error) {
-	w, err := b.open(ctx, kv.OpenRequest{Scope: scope}, headersOnly)
+func (b *Bucket) list(ctx context.Context, scope kv.Scope, kind openKind, visit func(*kv.Update) bool) (err error) {
+	w, err := b.open(ctx, kv.OpenRequest{Scope: scope}, kind)
 	if err != nil {
 		return err
 	}

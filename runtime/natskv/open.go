@@ -15,17 +15,26 @@ import (
 	"github.com/typedfold/fold/runtime/protocol"
 )
 
+// openKind is what a consumer is for.
+type openKind uint8
+
+const (
+	openWatch openKind = iota
+	openEntries
+	openKeys // without values
+)
+
 // Open begins a watch with a consumer of its own. What can't be resumed without a hole is an *kv.ExpiredError or a
 // *kv.LogChangedError, and nothing was consumed.
 func (b *Bucket) Open(ctx context.Context, req kv.OpenRequest) (kv.Watch, error) {
-	w, err := b.open(ctx, req, false)
+	w, err := b.open(ctx, req, openWatch)
 	if err != nil {
 		return nil, fmt.Errorf("open watch: %w", err)
 	}
 	return w, nil
 }
 
-func (b *Bucket) open(ctx context.Context, req kv.OpenRequest, headersOnly bool) (_ *watch, err error) {
+func (b *Bucket) open(ctx context.Context, req kv.OpenRequest, kind openKind) (_ *watch, err error) {
 	ctx, cancel := b.deadline(ctx)
 	defer cancel()
 	before, err := b.api.streamInfo(ctx, b.stream)
@@ -36,6 +45,7 @@ func (b *Bucket) open(ctx context.Context, req kv.OpenRequest, headersOnly bool)
 		return nil, err
 	}
 	w := b.newWatch(req, before)
+	w.listing = kind != openWatch
 	nc := b.api.nc
 	// The subscription comes first, so that nothing is delivered before it is there.
 	if w.sub, err = nc.Subscribe(w.inbox+".*", w.onMessage); err != nil {
@@ -50,7 +60,7 @@ func (b *Bucket) open(ctx context.Context, req kv.OpenRequest, headersOnly bool)
 	if err := w.sub.SetPendingLimits(-1, -1); err != nil { // the requests in flight are the limit
 		return nil, fmt.Errorf("bucket %q: subscribe: %w", b.name, err)
 	}
-	state, err := b.api.createConsumer(ctx, b.stream, w.consumerConfig(headersOnly))
+	state, err := b.api.createConsumer(ctx, b.stream, w.consumerConfig(kind == openKeys))
 	if err != nil {
 		return nil, fmt.Errorf("create consumer: %w", asBucketError(b.name, err))
 	}
@@ -145,8 +155,8 @@ func (b *Bucket) newWatch(req kv.OpenRequest, info *jetstream.StreamInfo) *watch
 	w.nextSubject = b.api.prefix + "CONSUMER.MSG.NEXT." + b.stream + "." + w.consumer
 	w.probes, w.stopProbes = context.WithCancel(context.Background())
 	w.lastRev = req.After.Revision()
-	w.handed.rev, w.checked = w.lastRev, w.lastRev
-	w.checkAt, w.heardAt, w.arrivedAt, w.dataAt, w.probedAt, w.probed = now, now, now, now, now, unprobed
+	w.handed.rev = w.lastRev
+	w.heardAt, w.arrivedAt, w.dataAt, w.probedAt, w.probed = now, now, now, now, unprobed
 	return w
 }
 

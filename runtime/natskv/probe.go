@@ -17,8 +17,8 @@ const (
 	hydrateProbeEvery = 100 * time.Millisecond
 	// deliveryGrace is how long a delivery that the server counts may be on its way.
 	deliveryGrace = 3 * time.Second
-	// filteredCheckEvery limits how often a filtered watch looks at the log's first revision.
-	filteredCheckEvery = time.Second
+	// guardPace limits how often a watch looks at the log's first revision; what came after a gap waits for it.
+	guardPace = 20 * time.Millisecond
 	// unprobed is a count of deliveries that no probe has seen.
 	unprobed = math.MaxUint64
 )
@@ -28,7 +28,7 @@ type claim struct {
 	head      uint64
 	pending   uint64
 	delivered uint64
-	bounds    *jetstream.StreamInfo // nil when head was there before a re-list began
+	bounds    *jetstream.StreamInfo // nil when the head needs no guard
 	at        time.Time
 }
 
@@ -94,7 +94,7 @@ func (w *watch) ask(ctx context.Context, head uint64) (c claim, err error) {
 		return claim{}, err
 	}
 	c = claim{head: head, pending: state.NumPending, delivered: state.Delivered.Consumer, at: time.Now()}
-	if !w.relist || head > w.info.Last {
+	if w.mustGuard(head) {
 		if c.bounds, err = w.bounds(ctx); err != nil {
 			return claim{}, err
 		}
@@ -137,38 +137,32 @@ func (w *watch) useClaim() error {
 			return err
 		}
 	}
-	w.handed.rev, w.checked, w.checkAt = c.head, c.head, c.at
+	w.handed.rev = c.head
 	return nil
 }
 
+// mustGuard reports whether a gap before rev may be a loss: a re-list has gaps up to the head that it began at, and what
+// goes while a listing runs is rightly not listed.
+func (w *watch) mustGuard(rev uint64) bool { return !w.listing && (!w.relist || rev > w.info.Last) }
+
 // guard looks at the log's first revision before revisions after a gap are handed out: what retention took from the
-// head before it was delivered is an expiry, never a silent skip. A whole-bucket watch looks at each gap. A filtered
-// one has gaps all the time, so it looks at most once a second, back to its last look.
+// head before it was delivered is an expiry, never a silent skip. It is exact for the whole bucket. In a filtered watch
+// every other key is a gap, so a head that passed the last revision handed out counts as a loss there.
 func (w *watch) guard(ctx context.Context, gapped bool) error {
-	if !gapped || w.relist && w.outEnd.rev <= w.info.Last {
+	if !gapped || !w.mustGuard(w.outEnd.rev) {
 		return nil
 	}
-	base := w.handed.rev
-	if !w.req.Scope.IsAll() {
-		if time.Since(w.checkAt) < filteredCheckEvery {
-			return nil
-		}
-		base = w.checked
-	}
+	ctx, cancel := w.b.deadline(ctx)
+	defer cancel()
 	info, err := w.bounds(ctx)
 	switch {
 	case err == errReplaced:
 		return &lostError{bucket: w.b.name, why: "the bucket was re-created"}
-	case err != nil && ctx.Err() != nil:
-		return fmt.Errorf("bucket %q: watch: %w", w.b.name, ctx.Err())
 	case err != nil:
 		return &lostError{bucket: w.b.name, why: "a gap in the revisions can't be checked", err: err}
 	}
-	if err := w.overrun(base, info); err != nil {
-		return err
-	}
-	w.checked, w.checkAt = w.outEnd.rev, time.Now()
-	return nil
+	w.checkAt = time.Now()
+	return w.overrun(w.handed.rev, info)
 }
 
 // overrun is the window kernel on a watch that has everything up to base. A re-list owes nothing below the head that

@@ -21,6 +21,7 @@ type watch struct {
 	createdNano int64
 	exact       bool // the server's filter is the whole scope
 	relist      bool
+	listing     bool // a re-list that is read to its end and no further
 	consumer    string
 	inbox       string
 	nextSubject string
@@ -64,15 +65,15 @@ type outflow struct {
 	handed    mark   // everything up to here has been handed out
 	told      uint64 // the frontier and the pending count that the reader knows
 	toldLeft  uint64
-	checked   uint64    // the frontier at the last look at the log's first revision
-	checkAt   time.Time // when that was
+	checkAt   time.Time // the last look at the log's first revision
 	heard     uint64    // activity as last seen, and since when
 	heardAt   time.Time
 	arrived   uint64 // deliveries as last seen, and since when
 	arrivedAt time.Time
 	dataAt    time.Time
 	probedAt  time.Time
-	probed    uint64 // deliveries received when the last probe began
+	probed    uint64        // deliveries received when the last probe began
+	hold      time.Duration // until what came in may be looked at
 	timer     *time.Timer
 	err       error // the watch's last word
 }
@@ -111,7 +112,10 @@ func (w *watch) Next(ctx context.Context, into kv.Delivery, limit, maxBytes int)
 // take hands out what is there; ok is false when there is neither an update nor a new frontier.
 func (w *watch) take(ctx context.Context, d kv.Delivery, limit, maxBytes int) (_ kv.Delivery, ok bool, err error) {
 	if w.at == len(w.out) {
-		lost, gapped := w.swap()
+		gapped, held, lost := w.swap()
+		if held {
+			return d, false, nil
+		}
 		if err := w.guard(ctx, gapped); err != nil {
 			return d, false, err
 		}
@@ -147,16 +151,23 @@ func (w *watch) take(ctx context.Context, d kv.Delivery, limit, maxBytes int) (_
 	return d, true, nil
 }
 
-// swap takes over what came in, and asks for more now that there is room.
-func (w *watch) swap() (lost error, gapped bool) {
+// swap takes over what came in, and asks for more now that there is room. What came after a gap is held until the next
+// look at the log is due.
+func (w *watch) swap() (gapped, held bool, lost error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.hold = 0
+	if w.gapped && w.mustGuard(w.lastRev) && w.lost == nil {
+		if w.hold = guardPace - time.Since(w.checkAt); w.hold > 0 {
+			return false, true, nil
+		}
+	}
 	w.out, w.in = w.in, w.out[:0]
 	w.at, w.inBytes = 0, 0
 	w.outEnd = mark{received: w.received, rev: w.lastRev, pending: w.pending}
 	gapped, w.gapped = w.gapped, false
 	w.pullLocked()
-	return w.lost, gapped
+	return gapped, false, w.lost
 }
 
 // await waits for a signal, and does what time and the connection ask for.
@@ -165,6 +176,9 @@ func (w *watch) await(ctx context.Context) error {
 	wait := min(w.b.cfg.Watch.Heartbeat/2, w.b.cfg.Watch.ProbeEvery, time.Second)
 	if w.told < w.info.Last {
 		wait = min(wait, hydrateProbeEvery)
+	}
+	if w.hold > 0 {
+		wait = min(wait, w.hold)
 	}
 	if w.timer == nil {
 		w.timer = time.NewTimer(wait)

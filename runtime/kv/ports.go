@@ -70,7 +70,9 @@ type Watch interface {
 	// Info is the log as it was when the watch began; everything at or below Info().Last was there before it.
 	Info() LogInfo
 	// Next blocks until there is something to tell, then appends what is there to into.Updates (at most max updates or
-	// maxBytes of keys and values, and at least one update if there is one) and returns it. Any error ends the watch:
+	// maxBytes of keys and values, and at least one update if there is one; a max below 1 is 1) and returns it. Once all
+	// that the log held at the beginning was delivered, be that nothing, it tells a Frontier of at least Info().Last
+	// without waiting for another write; a log that never held a message has none to tell. Any error ends the watch:
 	// ErrWatchLost, an ExpiredError when the watch was overrun, or the context's.
 	Next(ctx context.Context, into Delivery, max, maxBytes int) (Delivery, error)
 	// Close ends the watch and frees what the server holds for it, within ctx.

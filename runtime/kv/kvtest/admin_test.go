@@ -223,3 +223,62 @@ func TestFoldOfAnyHistoryIsTheTruth(t *testing.T) {
 		}
 	})
 }
+
+// A re-list delivers what is there when its turn comes: what retention takes in between is silently not part of it.
+// Only the log's first revision shows it, so whoever takes a re-list for the whole state looks at that afterwards.
+func TestRelistMissesWhatRetentionTakesMeanwhile(t *testing.T) {
+	l := NewLog(Options{Limits: Limits{Evicts: true}})
+	for _, key := range []string{"a", "b", "c", "d"} {
+		l.Set(key, "1")
+	}
+	w := openAt(t, l, kv.Cursor{})
+	if w.Info().First != 1 {
+		t.Fatal(w.Info())
+	}
+	l.EvictTo(4)
+	if got := drain(t, w); got != "d@4=put |4" {
+		t.Fatal(got)
+	}
+	if now, err := l.Info(context.Background()); err != nil || now.First != 4 {
+		t.Fatal(now, err)
+	}
+}
+
+// A waiting Next wakes for a write, for what ages out by a clock of the test's own, and for the end of its watch.
+func TestWaitingNextWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Unix(1000, 0)
+		l := NewLog(Options{Now: func() time.Time { return now }, Limits: Limits{MaxAge: time.Hour, MarkerTTL: time.Minute}})
+		l.Set("a", "1")
+		w := openAt(t, l, kv.CursorAt(1))
+		drain(t, w)
+		for _, step := range []struct {
+			do   func()
+			want string
+		}{
+			{func() { l.Set("b", "1") }, "b@2=put |2"},
+			{func() { now = now.Add(time.Hour + time.Second); l.Tick() }, "a@3=aged_out b@4=aged_out |4"},
+			{l.LoseWatches, `|0 bucket "sim": watch lost: the consumer is gone`},
+		} {
+			told := make(chan string)
+			go func() {
+				d, err := w.Next(context.Background(), kv.Delivery{}, 10, 1<<20)
+				text := render(d)
+				if err != nil {
+					text += " " + err.Error()
+				}
+				told <- text
+			}()
+			synctest.Wait()
+			select {
+			case got := <-told:
+				t.Fatalf("it did not wait: %s", got)
+			default:
+			}
+			step.do()
+			if got := <-told; got != step.want {
+				t.Fatalf("got %s, want %s", got, step.want)
+			}
+		}
+	})
+}

@@ -23,6 +23,10 @@ func TestScript(t *testing.T) {
 		if info, err := s.Info(ctx); err != nil || info.Last != 9 {
 			t.Fatal(info, err)
 		}
+		s.SetInfo(kv.LogInfo{}, refused)
+		if _, err := s.Info(ctx); err != refused {
+			t.Fatal(err)
+		}
 		scope, _ := kv.Prefixes("a.")
 		if _, err := s.Open(ctx, kv.OpenRequest{After: kv.CursorAt(3)}); !errors.Is(err, refused) {
 			t.Fatal(err)

@@ -35,6 +35,7 @@ func (s *Store) Apply(ctx context.Context, b *store.Batch, c kv.Cursor) error {
 		err = s.applyBatch(b, c, durable)
 	}
 	if err != nil {
+		s.showPoisoned(err)
 		return fmt.Errorf("pebblestore: apply %d updates of %d bytes at %v: %w", len(b.Updates), size, c, err)
 	}
 	s.mu.Lock()
@@ -174,6 +175,18 @@ func (s *Store) markDurable(p position) {
 	defer s.mu.Unlock()
 	if p.n > s.durable.n {
 		s.durable = p
+	}
+}
+
+// showPoisoned keeps Cursor what reads see: a batch whose log could not be synced may be visible all the same, whole.
+func (s *Store) showPoisoned(err error) {
+	if !isPoison(err) {
+		return
+	}
+	if c, found, err := readCursor(s.db); err == nil && found {
+		s.mu.Lock()
+		s.applied.cursor = c
+		s.mu.Unlock()
 	}
 }
 

@@ -64,7 +64,8 @@ type Options struct {
 	// must not call the store.
 	Events *pebble.EventListener
 	// FS is where the files are; nil is the operating system's.
-	FS vfs.FS
+	FS   vfs.FS
+	tune func(*pebble.Options)
 }
 
 const (
@@ -142,6 +143,9 @@ func (o *Options) pebbleOptions(fs vfs.FS) *pebble.Options {
 	for i := range p.Levels {
 		// A Bloom filter at every level: a read of an absent key costs 1.6 times as much without, a write the same.
 		p.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	if o.tune != nil {
+		o.tune(p)
 	}
 	return p
 }

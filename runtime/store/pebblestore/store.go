@@ -93,7 +93,7 @@ func Open(dir string, o Options) (*Store, error) {
 }
 
 func (s *Store) open() (err error) {
-	if err := s.opts.FS.MkdirAll(s.dir, 0o755); err != nil {
+	if err := makeDir(s.opts.FS, s.dir); err != nil {
 		return err
 	}
 	if s.path, err = realPath(s.opts.FS, s.dir); err != nil {
@@ -175,6 +175,28 @@ func readCursor(r pebble.Reader) (kv.Cursor, bool, error) {
 		err = fmt.Errorf("%w: %w", store.ErrFormat, err)
 	}
 	return c, true, errors.Join(err, closer.Close())
+}
+
+// makeDir makes dir and what is missing above it, and syncs the directory that each is entered in: else a power loss
+// could take the whole store.
+func makeDir(fsys vfs.FS, dir string) error {
+	if _, err := fsys.Stat(dir); err == nil {
+		return nil
+	}
+	parent := fsys.PathDir(dir)
+	if parent != dir {
+		if err := makeDir(fsys, parent); err != nil {
+			return err
+		}
+	}
+	if err := fsys.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	d, err := fsys.OpenDir(parent)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // realPath resolves dir, so that two names of one directory share its lock.

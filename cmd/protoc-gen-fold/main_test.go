@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/pluginpb"
+)
+
+const root = "../.."
+
+func TestRun(t *testing.T) {
+	var out bytes.Buffer
+	if err := run([]string{"--version"}, nil, &out); err != nil || !strings.HasPrefix(out.String(), "protoc-gen-fold ") {
+		t.Errorf("--version: %q %v", out.String(), err)
+	}
+	out.Reset()
+	if err := run([]string{"--help"}, nil, &out); err != nil || out.String() != usage {
+		t.Errorf("--help: %q %v", out.String(), err)
+	}
+	if err := run([]string{"generate"}, nil, &out); err == nil {
+		t.Error("an argument is accepted")
+	}
+	if err := run(nil, strings.NewReader("\xFF"), &out); err == nil {
+		t.Error("a broken request is accepted")
+	}
+	out.Reset()
+	if err := run(nil, strings.NewReader(""), &out); err != nil {
+		t.Fatal(err)
+	}
+	res := new(pluginpb.CodeGeneratorResponse)
+	if err := proto.Unmarshal(out.Bytes(), res); err != nil || res.Error != nil || len(res.File) != 0 || res.GetSupportedFeatures() == 0 {
+		t.Errorf("empty request: %v %v", res, err)
+	}
+}
+
+// buf runs the module's own buf, and gives back what it prints.
+func buf(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", append([]string{"tool", "-modfile=tools/go.mod", "buf"}, args...)...)
+	cmd.Dir = root
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// generated reads all generated Go files of the folders in which buf.gen.yaml puts them.
+func generated(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	for _, sub := range []string{"gen", "examples/routes", "examples/hashring"} {
+		err := filepath.WalkDir(filepath.Join(dir, sub), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".pb.go") && !strings.HasSuffix(path, ".fold.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			rel, _ := filepath.Rel(dir, path)
+			files[rel] = string(text)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files
+}
+
+// TestBufGenerate makes all generated code of the repository anew, elsewhere: it must be what is committed.
+func TestBufGenerate(t *testing.T) {
+	dir := t.TempDir()
+	if out, err := buf(t, "generate", "--output", dir); err != nil {
+		t.Fatalf("buf generate: %v\n%s", err, out)
+	}
+	if diff := cmp.Diff(generated(t, root), generated(t, dir)); diff != "" {
+		t.Errorf("generated code is not up to date; run go tool -modfile=tools/go.mod buf generate (-committed +generated):\n%s", diff)
+	}
+}
+
+// TestBufDiagnostics: a wrong schema fails buf generate, with a place on each line.
+func TestBufDiagnostics(t *testing.T) {
+	dir := t.TempDir()
+	options, err := os.ReadFile(filepath.Join(root, "proto/fold/v1/options.proto"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"buf.yaml":              "version: v2\n",
+		"fold/v1/options.proto": string(options),
+		"bad/v1/bad.proto": `syntax = "proto3";
+package bad.v1;
+import "fold/v1/options.proto";
+option go_package = "example.com/bad/v1;badv1";
+message Bad {
+  option (fold.v1.table) = {
+    bucket: "b", key: "bad.{x}.{nam}"
+  };
+  string name = 1;
+  float x = 2;
+}
+message Worse {
+  option (fold.v1.table).key = "worse.{}";
+  string name = 1;
+}
+`,
+	} {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	template := `{"version": "v2", "plugins": [{"local": ["go", "run", "./cmd/protoc-gen-fold"], "out": "gen", "strategy": "all"}]}`
+	out, err := buf(t, "generate", "--template", template, "--output", dir, dir)
+	if err == nil {
+		t.Fatalf("buf generate accepts it:\n%s", out)
+	}
+	for _, want := range []string{
+		"\nbad/v1/bad.proto:7:28: fold: field \"x\" is float",
+		"\nbad/v1/bad.proto:7:33: fold: {nam}: \"nam\" is not a field of Bad\n    hint: did you mean \"name\"?",
+		"\nbad/v1/bad.proto:13:39: fold: key pattern: the variable at offset 6 has no name",
+		"\nbad/v1/bad.proto:13:3: fold: table Worse has no bucket",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in:\n%s", want, out)
+		}
+	}
+}

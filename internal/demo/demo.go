@@ -1,0 +1,302 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/typedfold/fold/internal/natstest"
+	"github.com/typedfold/fold/runtime/natskv"
+
+	"github.com/typedfold/fold/examples/routes/gen/routes/v1/routesv1fold"
+	"github.com/typedfold/fold/examples/routes/router"
+)
+
+// demo is one run.
+type demo struct {
+	c      config
+	show   *show
+	stderr io.Writer
+	dir    string
+	server *natstest.Server
+	bucket *natskv.Bucket
+	writer *writer
+	a, b   *process
+	pa, pb prober
+	res    results
+}
+
+// run plays the whole script. Its error says what did not hold.
+func (c config) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("the demo took longer than %v", c.timeout))
+	defer cancel()
+	d := &demo{c: c, stderr: stderr, show: newShow(stdout, stderr, c.json)}
+	began := time.Now()
+	err = d.play(ctx)
+	d.show.close()
+	if err != nil {
+		return err
+	}
+	d.res.Seconds = time.Since(began).Seconds()
+	d.res.judge()
+	if err := d.res.print(stdout, c.json); err != nil {
+		return err
+	}
+	return d.res.err()
+}
+
+func (d *demo) play(ctx context.Context) (err error) {
+	if d.dir, err = os.MkdirTemp("", "fold-demo-*"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(d.dir)) }()
+	stop, err := d.setUp(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	defer func() { err = errors.Join(err, d.shutDownRouters(ctx)) }()
+	defer d.show.stopLive()
+	for _, act := range []func(context.Context) error{d.seed, d.startRouters, d.killInMidBatch, d.writeOn, d.restart, d.settle, d.replay} {
+		if err := act(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setUp starts the server, the origin of the stable routes, and the writer's connection.
+func (d *demo) setUp(ctx context.Context) (stop func() error, err error) {
+	if d.server, err = natstest.Start(natstest.Options{StoreDir: filepath.Join(d.dir, "nats")}); err != nil {
+		return nil, err
+	}
+	conn, err := natskv.Connect(ctx, natskv.ConnectOptions{URL: d.server.URL(), Name: "demo-writer"})
+	if err != nil {
+		return nil, errors.Join(err, d.server.Shutdown())
+	}
+	origin := httpFront{h: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, r.Host) })}
+	stop = func() error {
+		err := conn.Shutdown(context.WithoutCancel(ctx))
+		if origin.srv != nil {
+			err = errors.Join(err, origin.srv.Close())
+		}
+		return errors.Join(err, d.server.Shutdown())
+	}
+	if err := origin.listen(); err != nil {
+		return nil, errors.Join(err, stop())
+	}
+	js, err := conn.JetStream()
+	if err != nil {
+		return nil, errors.Join(err, stop())
+	}
+	if d.bucket, err = natskv.Open(ctx, js, router.Bucket, natskv.BucketConfig{}); err != nil {
+		return nil, errors.Join(err, stop())
+	}
+	d.writer = &writer{w: routesv1fold.NewRouteWriter(d.bucket), origin: origin.addr, routes: d.c.routes}
+	return stop, nil
+}
+
+func (d *demo) seed(ctx context.Context) error {
+	d.show.say("NATS server on %s; writing %s routes", d.server.URL(), count(d.c.routes))
+	d.show.live(func() string {
+		return fmt.Sprintf("%s of %s routes written", count(d.writer.rows.Load()), count(d.c.routes))
+	})
+	if err := d.writer.seed(ctx); err != nil {
+		return fmt.Errorf("seed: %w", err)
+	}
+	return nil
+}
+
+func (d *demo) start(ctx context.Context, name, folder string) (*process, error) {
+	return startProcess(ctx, name, d.server.URL(), filepath.Join(d.dir, folder), d.c.verbose, d.stderr)
+}
+
+func (d *demo) startRouters(ctx context.Context) (err error) {
+	d.show.live(d.state)
+	if d.a, err = d.start(ctx, "a", "a"); err != nil {
+		return err
+	}
+	if d.b, err = d.start(ctx, "b", "b"); err != nil {
+		return err
+	}
+	for _, p := range []*process{d.a, d.b} {
+		m, err := p.wait(ctx, "hydrated")
+		if err != nil {
+			return err
+		}
+		d.show.say("router %s (process %d) hydrated: %s updates", p.name, p.cmd.Process.Pid, count(m.Updates))
+	}
+	d.writer.start(ctx, d.c.rate)
+	d.pa.begin(ctx, d.a.ready().Address)
+	d.pb.begin(ctx, d.b.ready().Address)
+	d.show.say("writer: %s updates a second; one request to each router every %v", count(d.c.rate), probeEvery)
+	return d.waitWritten(ctx, d.c.before)
+}
+
+// waitWritten waits until the writer has made so many updates more.
+func (d *demo) waitWritten(ctx context.Context, n int) error {
+	until := d.writer.written.Load() + int64(n)
+	t := time.NewTicker(5 * time.Millisecond)
+	defer t.Stop()
+	for d.writer.written.Load() < until {
+		select {
+		case <-t.C:
+		case err := <-d.writer.done:
+			d.writer.done <- nil // for finish
+			return fmt.Errorf("writer ended early: %w", orElse(err, context.Canceled))
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %d updates: %w", n, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// killInMidBatch ends router b between a batch's hooks and its commit.
+func (d *demo) killInMidBatch(ctx context.Context) error {
+	if err := d.b.command(commandHold); err != nil {
+		return err
+	}
+	held, err := d.b.wait(ctx, "held")
+	if err != nil {
+		return err
+	}
+	d.pb.end()
+	if err := d.b.kill(ctx); err != nil {
+		return err
+	}
+	last := d.b.last()
+	d.res.Kill = killResult{Killed: d.b.killed(), HeldFirst: held.First, HeldLast: held.Last, Applied: last.Applied, Durable: last.Durable}
+	d.res.Back += last.Back
+	d.show.say("router b killed with SIGKILL in the middle of the batch of revisions %s to %s, at cursor %s",
+		count(held.First), count(held.Last), count(last.Applied))
+	return nil
+}
+
+func (d *demo) writeOn(ctx context.Context) error {
+	before := d.writer.highest.Load()
+	if err := d.waitWritten(ctx, d.c.down); err != nil {
+		return err
+	}
+	d.show.say("the writer went on: %s revisions while b was down", count(d.writer.highest.Load()-before))
+	return nil
+}
+
+func (d *demo) restart(ctx context.Context) (err error) {
+	began := time.Now()
+	if d.b, err = d.start(ctx, "b", "b"); err != nil {
+		return err
+	}
+	ready := d.b.ready()
+	d.res.Kill.Resumed = ready.Resumed
+	d.res.Delta.ServingMillis = time.Since(began).Milliseconds()
+	d.pb.begin(ctx, ready.Address)
+	m, err := d.b.wait(ctx, "hydrated")
+	if err != nil {
+		return err
+	}
+	d.res.Delta.Updates, d.res.Delta.Replayed, d.res.Delta.Millis = m.Updates, m.Replayed, time.Since(began).Milliseconds()
+	d.show.say("router b started again: serving its own disk after %d ms, resumed at %s, caught up after %d ms with %s updates",
+		d.res.Delta.ServingMillis, count(ready.Resumed), d.res.Delta.Millis, count(m.Updates))
+	return d.waitWritten(ctx, d.c.after)
+}
+
+// settle stops the writer and has both routers reach the head of the log.
+func (d *demo) settle(ctx context.Context) error {
+	if err := d.writer.finish(); err != nil {
+		return fmt.Errorf("writer: %w", err)
+	}
+	info, err := d.bucket.Info(ctx)
+	if err != nil {
+		return err
+	}
+	d.res.Head, d.res.Messages = info.Last, info.Messages
+	d.res.Rows = uint64(d.writer.rows.Load())
+	d.show.say("writer stopped at revision %s with %s routes", count(info.Last), count(d.res.Rows))
+	d.res.A, err = d.finalState(ctx, d.a)
+	if err != nil {
+		return err
+	}
+	if d.res.B, err = d.finalState(ctx, d.b); err != nil {
+		return err
+	}
+	d.pa.end()
+	d.pb.end()
+	d.res.A.Served, d.res.A.Failed = d.pa.served.Load(), d.pa.failed.Load()
+	d.res.B.Served, d.res.B.Failed = d.pb.served.Load(), d.pb.failed.Load()
+	return nil
+}
+
+// replay has a router without a fold read the whole bucket: the measure of what the restart saved, and a third opinion
+// on what the bucket holds.
+func (d *demo) replay(ctx context.Context) error {
+	began := time.Now()
+	c, err := d.start(ctx, "c", "c")
+	if err != nil {
+		return err
+	}
+	m, err := c.wait(ctx, "hydrated")
+	if err != nil {
+		return errors.Join(err, c.kill(ctx))
+	}
+	d.res.Full.Updates, d.res.Full.Millis = m.Updates, time.Since(began).Milliseconds()
+	d.res.C, err = d.finalState(ctx, c)
+	d.show.say("router c, with an empty disk, needed %s updates", count(m.Updates))
+	return errors.Join(err, c.shutdown(ctx))
+}
+
+func (d *demo) finalState(ctx context.Context, p *process) (nodeResult, error) {
+	if err := p.waitApplied(ctx, d.res.Head); err != nil {
+		return nodeResult{}, err
+	}
+	if err := p.command(commandDigest); err != nil {
+		return nodeResult{}, err
+	}
+	m, err := p.wait(ctx, "digest")
+	if err != nil {
+		return nodeResult{}, err
+	}
+	d.res.Back += p.last().Back
+	return nodeResult{Cursor: m.Applied, Rows: m.Rows, Digest: m.Digest}, nil
+}
+
+func (d *demo) shutDownRouters(ctx context.Context) error {
+	d.pa.end()
+	d.pb.end()
+	if d.writer.stop != nil {
+		d.writer.stop()
+	}
+	var errs []error
+	for _, p := range []*process{d.a, d.b} {
+		if p != nil && !p.killed() {
+			errs = append(errs, p.shutdown(ctx))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// state is one line on all of them.
+func (d *demo) state() string {
+	head := d.writer.highest.Load()
+	line := "log " + count(head)
+	for _, p := range []*process{d.a, d.b} {
+		if p == nil {
+			continue
+		}
+		line += "  " + p.name + " "
+		if p.hasEnded() {
+			line += "down"
+			continue
+		}
+		applied := p.last().Applied
+		line += count(applied)
+		if head > applied {
+			line += fmt.Sprintf(" (%s behind)", count(head-applied))
+		}
+	}
+	return line
+}

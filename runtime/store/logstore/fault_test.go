@@ -266,3 +266,21 @@ func TestIntervalSyncsInTime(t *testing.T) {
 		}
 	})
 }
+
+// TestOpenMakesDurable: what a killed process had left to the page cache is synced before it is called durable.
+func TestOpenMakesDurable(t *testing.T) {
+	m := newMemFS()
+	s := mustOpen(t, m, Options{Durability: None})
+	for n := uint64(1); n <= 3; n++ {
+		b, c := faultScript.Batch(n)
+		if err := s.Apply(t.Context(), b, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	killed := m.restart()
+	s = mustOpen(t, killed, Options{Durability: None})
+	if s.Durable().Revision() != 3 {
+		t.Fatalf("durable is %v", s.Durable())
+	}
+	lossesOf(t, killed, 3, 3)
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// result is what one child measured.
+type result struct {
+	Messages int     `json:"messages"`
+	Seconds  float64 `json:"seconds"`
+	CPU      float64 `json:"cpu_seconds"` // of the child itself
+	Allocs   float64 `json:"allocs"`      // a message
+	PeakMB   float64 `json:"peak_mb"`     // the child's largest resident memory
+	P50      float64 `json:"p50_us,omitempty"`
+	P99      float64 `json:"p99_us,omitempty"`
+}
+
+func (r result) rate() float64 { return float64(r.Messages) / r.Seconds }
+
+func (r result) String() string {
+	if r.P50 > 0 {
+		return fmt.Sprintf("p50 %7.0f µs, p99 %7.0f µs", r.P50, r.P99)
+	}
+	return fmt.Sprintf("%8.0f/s, %5.2f µs CPU and %4.1f allocations a message, peak %4.0f MB",
+		r.rate(), r.CPU/float64(r.Messages)*1e6, r.Allocs, r.PeakMB)
+}
+
+// meter measures from its making to done.
+type meter struct {
+	began  time.Time
+	cpu    time.Duration
+	allocs uint64
+}
+
+func startMeter() meter {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return meter{began: time.Now(), cpu: cpuTime(), allocs: m.Mallocs}
+}
+
+func (m meter) done(messages int) result {
+	took := time.Since(m.began)
+	cpu := cpuTime() - m.cpu
+	var now runtime.MemStats
+	runtime.ReadMemStats(&now)
+	return result{
+		Messages: messages, Seconds: took.Seconds(), CPU: cpu.Seconds(),
+		Allocs: float64(now.Mallocs-m.allocs) / float64(max(messages, 1)), PeakMB: peakMB(),
+	}
+}
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// peakMB is the largest resident memory so far, without what is mapped from files where the system tells.
+func peakMB() float64 {
+	f, err := os.Open("/proc/self/status")
+	if err != nil {
+		var u syscall.Rusage
+		if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+			return 0
+		}
+		return float64(u.Maxrss) / 1024
+	}
+	defer func() { _ = f.Close() }()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if text, ok := strings.CutPrefix(s.Text(), "VmHWM:"); ok {
+			kb, _ := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(text), " kB"), 64)
+			return kb / 1024
+		}
+	}
+	return 0
+}
+
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(values))
+	if n := len(s); n%2 == 0 {
+		return (s[n/2-1] + s[n/2]) / 2
+	}
+	return s[len(s)/2]
+}
+
+func medianOf(rs []result, f func(result) float64) float64 {
+	values := make([]float64, len(rs))
+	for i, r := range rs {
+		values[i] = f(r)
+	}
+	return median(values)
+}

@@ -2,6 +2,7 @@ package natskv
 
 import (
 	"math"
+	"math/bits"
 	"strings"
 )
 
@@ -69,72 +70,78 @@ func splitAckHead(reply string) (head string, modern, ok bool) {
 
 // parseAckNumbers reads <delivered>.<sseq>.<dseq>.<ts>.<pending> from at on. Only the modern form may go on after it.
 func parseAckNumbers(s string, at int, modern bool) (info ackInfo, ok bool) {
-	var ts uint64
-	if _, at = parseDigits(s, at, '.'); at < 0 {
+	delivered, i := digits(s, at)
+	sseq, j := digits(s, i+1)
+	dseq, k := digits(s, j+1)
+	ts, l := digits(s, k+1)
+	pending, m := digits(s, l+1)
+	// Each number has a digit and ends at a dot, the last one at the end of s or, in the modern form, at a dot.
+	if i == at || j <= i+1 || k <= j+1 || l <= k+1 || m <= l+1 || m > len(s) ||
+		s[i] != '.' || s[j] != '.' || s[k] != '.' || s[l] != '.' || m < len(s) && (!modern || s[m] != '.') {
 		return ackInfo{}, false
 	}
-	if info.streamSeq, at = parseDigits(s, at, '.'); at < 0 {
+	if sseq == 0 || dseq == 0 || ts > math.MaxInt64 || delivered == tooLarge || sseq == tooLarge || dseq == tooLarge || pending == tooLarge {
 		return ackInfo{}, false
 	}
-	if info.consumerSeq, at = parseDigits(s, at, '.'); at < 0 {
-		return ackInfo{}, false
-	}
-	if ts, at = parseDigits(s, at, '.'); at < 0 {
-		return ackInfo{}, false
-	}
-	if info.pending, at = parseDigits(s, at, 0); at < 0 || at <= len(s) && !modern {
-		return ackInfo{}, false
-	}
-	if info.streamSeq == 0 || info.consumerSeq == 0 || ts > math.MaxInt64 {
-		return ackInfo{}, false
-	}
-	info.unixNano = int64(ts)
-	return info, true
+	return ackInfo{streamSeq: sseq, consumerSeq: dseq, unixNano: int64(ts), pending: pending}, true
 }
 
-// parseDigits reads the digits from at on, which a dot must end, or the end of s unless dot is '.'. next is where the
-// next token would begin (past len(s) after the last one), and -1 when there are no digits, when something else
-// stands there, or when they don't fit.
-func parseDigits(s string, at int, dot byte) (v uint64, next int) {
-	i := at
+// tooLarge is what digits makes of a number that 64 bits, less this one, can't hold.
+const tooLarge = math.MaxUint64
+
+// digits reads the digits from at on; end is where they end, which may be at once, also for an at past the end of s.
+func digits(s string, at int) (v uint64, end int) {
+	if len(s)-at >= 8 {
+		v, n := upToEightDigits(s[at : at+8])
+		if n == 8 {
+			return moreDigits(s, v, at, at+8)
+		}
+		return v, at + n
+	}
+	for end = at; end < len(s); end++ { // fewer than eight
+		d := uint64(s[end] - '0')
+		if d > 9 {
+			break
+		}
+		v = v*10 + d
+	}
+	return v, end
+}
+
+// moreDigits goes on after the first eight digits, whose value is v.
+func moreDigits(s string, v uint64, at, i int) (_ uint64, end int) {
 	if len(s)-i >= 8 {
-		if x, ok := eightDigits(s[i : i+8]); ok {
-			v, i = x, i+8
-			if len(s)-i >= 8 {
-				if x, ok := eightDigits(s[i : i+8]); ok {
-					v, i = v*1e8+x, i+8
-				}
-			}
+		if x, n := upToEightDigits(s[i : i+8]); n == 8 {
+			v, i = v*1e8+x, i+8
 		}
 	}
+	large := false
 	for ; i < len(s); i++ {
 		d := uint64(s[i] - '0')
 		if d > 9 {
 			break
 		}
-		if v >= math.MaxUint64/10 && (v > math.MaxUint64/10 || d > math.MaxUint64%10) {
-			return 0, -1
+		if i-at >= 19 && (v > tooLarge/10 || v*10 > tooLarge-1-d) {
+			large = true
 		}
 		v = v*10 + d
 	}
-	if i == at || i == len(s) && dot == '.' || i < len(s) && s[i] != '.' {
-		return 0, -1
+	if large {
+		v = tooLarge
 	}
-	return v, i + 1
+	return v, i
 }
 
-// eightDigits reads s, of 8 bytes, as one number: first all bytes are checked at once, then pairs, fours and eights
-// are added up in the lanes of one word.
-func eightDigits(s string) (v uint64, ok bool) {
+// upToEightDigits reads the n digits that s, of 8 bytes, begins with. All bytes are looked at in one word: the first
+// that is no digit is found, what follows it is shifted out, and pairs, fours and eights are added up in the lanes.
+func upToEightDigits(s string) (v uint64, n int) {
 	const high, threes = 0xf0f0f0f0f0f0f0f0, 0x3333333333333333
 	_ = s[7]
 	x := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
-	if x&high|(x+0x0606060606060606)&high>>4 != threes {
-		return 0, false
-	}
-	x -= 0x3030303030303030
+	n = bits.TrailingZeros64((x&high|(x+0x0606060606060606)&high>>4)^threes) / 8
+	x = (x - 0x3030303030303030) << (64 - 8*n)
 	x = x*10 + x>>8
 	x = ((x & 0x000000ff000000ff) * (100 + 1000000<<32)) + ((x >> 16 & 0x000000ff000000ff) * (1 + 10000<<32))
-	return x >> 32, true
+	return x >> 32, n
 }

@@ -5,7 +5,9 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 func TestAckSubjects(t *testing.T) {
@@ -35,6 +37,7 @@ func TestAckSubjects(t *testing.T) {
 		"$JS.ACK.KV_b.c1.1..7.1700000000000000001.3",           // empty token
 		"$JS.ACK..c1.1.42.7.1700000000000000001.3",             // empty stream
 		"$JS.ACK.KV_b.c1.1.42.7.1700000000000000001.",          // empty last token
+		"$JS.ACK.KV_b.c1.1.18446744073709551615.7.1.3",         // no position: a resume after it could not be asked for
 		"$JS.ACK.KV_b.c1.1.18446744073709551616.7.1.3",         // one past 64 bits
 		"$JS.ACK.KV_b.c1.1.99999999999999999999999.7.1.3",      // far past
 		"$JS.ACK.KV_b.c1.1.42.7.9223372036854775808.3",         // time past int64
@@ -50,9 +53,27 @@ func TestAckSubjects(t *testing.T) {
 		}
 	}
 	var p ackParser
-	top := fmt.Sprintf("$JS.ACK.s.c.1.%d.1.1.0", uint64(math.MaxUint64))
-	if got, ok := p.parse(top); !ok || got.streamSeq != math.MaxUint64 {
+	top := fmt.Sprintf("$JS.ACK.s.c.1.%d.1.1.0", uint64(math.MaxUint64-1))
+	if got, ok := p.parse(top); !ok || got.streamSeq != math.MaxUint64-1 {
 		t.Errorf("parse(%q) = %+v, %v", top, got, ok)
+	}
+}
+
+func TestDigits(t *testing.T) {
+	for _, rest := range []string{"", ".", ".12345678", "x1234567", "\xff\xff\xff\xff\xff\xff\xff\xff", "/0000000", ":0000000"} {
+		for n := range 20 {
+			digitsOnly := "9081726354453627180"[:n]
+			want := uint64(0)
+			if n > 0 {
+				var err error
+				if want, err = strconv.ParseUint(digitsOnly, 10, 64); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got, end := digits("a"+digitsOnly+rest, 1); got != want || end != 1+n {
+				t.Errorf("digits(%q) = %d to %d, want %d to %d", digitsOnly+rest, got, end, want, 1+n)
+			}
+		}
 	}
 }
 
@@ -122,6 +143,7 @@ func ackSubjects() []string {
 func BenchmarkAckParse10k(b *testing.B) {
 	subjects := ackSubjects()
 	b.ReportAllocs()
+	defer reportCPU(b, len(subjects), cpuTime(b))
 	for b.Loop() {
 		var p ackParser
 		for _, s := range subjects {
@@ -135,6 +157,7 @@ func BenchmarkAckParse10k(b *testing.B) {
 func BenchmarkAckParseSplit10k(b *testing.B) {
 	subjects := ackSubjects()
 	b.ReportAllocs()
+	defer reportCPU(b, len(subjects), cpuTime(b))
 	for b.Loop() {
 		for _, s := range subjects {
 			if _, ok := splitAck(s); !ok {
@@ -142,4 +165,19 @@ func BenchmarkAckParseSplit10k(b *testing.B) {
 			}
 		}
 	}
+}
+
+// cpuTime is what the process has used so far: on shared cores it tells more than the wall clock.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func reportCPU(b *testing.B, each int, since time.Duration) {
+	b.Helper()
+	b.ReportMetric(float64(cpuTime(b)-since)/float64(b.N)/float64(each), "cpu-ns/each")
 }

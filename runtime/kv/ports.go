@@ -4,6 +4,8 @@ import (
 	"context"
 	"iter"
 	"time"
+
+	"github.com/typedfold/fold/runtime/protocol"
 )
 
 // Retention is what a log can evict, read live from the stream's settings.
@@ -28,6 +30,9 @@ type LogInfo struct {
 	// ServerTime is the server's clock at the answer; the zero time when it does not say.
 	ServerTime time.Time
 	Retention  Retention
+	// Identity is what an open could say of the log against its request's Known; only a watch's Info has it.
+	// LogUnknown owes an audit.
+	Identity protocol.LogAnswer
 }
 
 // Sample is one applied message that can be looked up again to tell one log from another.

@@ -41,10 +41,12 @@ func (b *Bucket) open(ctx context.Context, req kv.OpenRequest, kind openKind) (_
 	if err != nil {
 		return nil, asBucketError(b.name, err)
 	}
-	if err := b.judge(ctx, req, before); err != nil {
+	identity, err := b.judge(ctx, req, before)
+	if err != nil {
 		return nil, err
 	}
 	w := b.newWatch(req, before)
+	w.info.Identity = identity
 	w.listing = kind != openWatch
 	nc := b.api.nc
 	// The subscription comes first, so that nothing is delivered before it is there.
@@ -81,10 +83,10 @@ func (b *Bucket) open(ctx context.Context, req kv.OpenRequest, kind openKind) (_
 }
 
 // judge puts the identity and window kernels to a log before anything is asked of it.
-func (b *Bucket) judge(ctx context.Context, req kv.OpenRequest, info *jetstream.StreamInfo) error {
+func (b *Bucket) judge(ctx context.Context, req kv.OpenRequest, info *jetstream.StreamInfo) (protocol.LogAnswer, error) {
 	cursor := req.After.Revision()
 	if _, ok := req.After.Version.Uint64(); !ok && !req.After.IsNone() {
-		return &kv.UnsupportedError{Op: "open watch", Setting: "cursor", Detail: fmt.Sprintf("%v is not a stream revision", req.After)}
+		return 0, &kv.UnsupportedError{Op: "open watch", Setting: "cursor", Detail: fmt.Sprintf("%v is not a stream revision", req.After)}
 	}
 	seen := protocol.LogSeen{
 		NotedCreated: req.Known.CreatedUnixNano,
@@ -95,10 +97,11 @@ func (b *Bucket) judge(ctx context.Context, req kv.OpenRequest, info *jetstream.
 	if protocol.LogIsSame(seen) == protocol.LogUnknown { // samples can only tell more
 		var err error
 		if seen.Samples, err = b.lookUp(ctx, req.Known.Samples, info.State.LastSeq); err != nil {
-			return fmt.Errorf("look up samples: %w", asBucketError(b.name, err))
+			return 0, fmt.Errorf("look up samples: %w", asBucketError(b.name, err))
 		}
 	}
-	switch answer := protocol.LogIsSame(seen); answer {
+	answer := protocol.LogIsSame(seen)
+	switch answer {
 	case protocol.LogReplaced, protocol.LogRewound:
 		changed := &kv.LogChangedError{
 			Bucket: b.name, Replaced: answer == protocol.LogReplaced, Cursor: req.After, Last: info.State.LastSeq, Created: info.Created,
@@ -106,15 +109,15 @@ func (b *Bucket) judge(ctx context.Context, req kv.OpenRequest, info *jetstream.
 		if req.Known.CreatedUnixNano != 0 {
 			changed.NotedCreated = time.Unix(0, req.Known.CreatedUnixNano)
 		}
-		return changed
+		return answer, changed
 	}
 	if req.After.IsNone() {
-		return nil
+		return answer, nil
 	}
 	if _, ok := protocol.ResumeStart(cursor); !ok || !protocol.ResumeWindowOK(cursor, info.State.FirstSeq) {
-		return &kv.ExpiredError{Bucket: b.name, Cursor: req.After, First: info.State.FirstSeq}
+		return 0, &kv.ExpiredError{Bucket: b.name, Cursor: req.After, First: info.State.FirstSeq}
 	}
-	return nil
+	return answer, nil
 }
 
 // lookUp reads noted messages back from the leader.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/typedfold/fold/runtime/kv"
 	"github.com/typedfold/fold/runtime/natskv"
+	"github.com/typedfold/fold/runtime/protocol"
 )
 
 func TestWatchOfNothingSaysSo(t *testing.T) {
@@ -268,10 +269,20 @@ func TestSamplesTellARewoundLog(t *testing.T) {
 	open := func(samples ...kv.Sample) error {
 		known := kv.Incarnation{CreatedUnixNano: info.Created.UnixNano(), Samples: samples}
 		w, err := r.bucket.Open(bounded(t), kv.OpenRequest{After: kv.CursorAt(4), Known: known})
-		if err == nil {
-			err = w.Close(bounded(t))
+		if err != nil {
+			return err
 		}
-		return err
+		want := protocol.LogUnknown
+		if len(samples) > 1 {
+			want = protocol.LogSame
+		}
+		if got := w.Info().Identity; got != want {
+			t.Errorf("identity %v with %d samples, want %v", got, len(samples), want)
+		}
+		return w.Close(bounded(t))
+	}
+	if err := open(kv.Sample{Revision: 900, UnixNano: 1}); err != nil {
+		t.Fatal(err)
 	}
 	same := kv.Sample{Revision: 3, UnixNano: got[2].UnixNano}
 	if err := open(same, kv.Sample{Revision: 900, UnixNano: 1}); err != nil {

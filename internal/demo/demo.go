@@ -39,7 +39,10 @@ func (c config) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	began := time.Now()
 	err = d.play(ctx)
 	d.show.close()
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	case err != nil:
 		return err
 	}
 	d.res.Seconds = time.Since(began).Seconds()
@@ -60,7 +63,11 @@ func (d *demo) play(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	defer func() { err = errors.Join(err, d.shutDownRouters(ctx)) }()
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		err = errors.Join(err, d.shutDownRouters(ctx))
+	}()
 	defer d.show.stopLive()
 	for _, act := range []func(context.Context) error{d.seed, d.startRouters, d.killInMidBatch, d.writeOn, d.restart, d.settle, d.replay} {
 		if err := act(ctx); err != nil {
@@ -241,7 +248,7 @@ func (d *demo) replay(ctx context.Context) error {
 	}
 	m, err := c.wait(ctx, "hydrated")
 	if err != nil {
-		return errors.Join(err, c.kill(ctx))
+		return errors.Join(err, c.kill(context.WithoutCancel(ctx)))
 	}
 	d.res.Full.Updates, d.res.Full.Millis = m.Updates, time.Since(began).Milliseconds()
 	d.res.C, err = d.finalState(ctx, c)

@@ -52,7 +52,7 @@ func startProcess(ctx context.Context, name, server, dir string, verbose bool, s
 	}
 	go p.read(out)
 	if _, err := p.wait(ctx, "ready"); err != nil {
-		return nil, errors.Join(err, p.kill(ctx))
+		return nil, errors.Join(err, p.kill(context.WithoutCancel(ctx)))
 	}
 	return p, nil
 }
@@ -151,7 +151,9 @@ func (p *process) kill(ctx context.Context) error {
 }
 
 // killed reports whether a signal ended the process.
-func (p *process) killed() bool { return p.cmd.ProcessState != nil && p.cmd.ProcessState.ExitCode() == -1 }
+func (p *process) killed() bool {
+	return p.cmd.ProcessState != nil && p.cmd.ProcessState.ExitCode() == -1
+}
 
 // shutdown asks for an orderly end, and gives back what the process ended with.
 func (p *process) shutdown(ctx context.Context) error {

@@ -24,8 +24,7 @@ type RouteKey struct {
 // AppendKey appends the NATS key to dst.
 func (k RouteKey) AppendKey(dst []byte) ([]byte, error) {
 	dst = append(dst, "route."...)
-	dst = fold.AppendESC(dst, k.Tenant)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, k.Tenant), '.')
 	dst = fold.AppendESC(dst, k.Domain)
 	return dst, nil
 }
@@ -64,8 +63,7 @@ func RouteAll() RoutePrefix {
 // RouteByTenant is every row of one Tenant.
 func RouteByTenant(tenant_ string) RoutePrefix {
 	dst := []byte("route.")
-	dst = fold.AppendESC(dst, tenant_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, tenant_), '.')
 	return fold.NewPrefix[RouteKey](dst, nil)
 }
 

@@ -1,0 +1,87 @@
+# Needs Go, git and GNU make. Every other tool is a Go module that tools/go.mod pins; nothing is installed.
+
+GO       ?= go
+TOOL     := $(GO) tool -modfile=tools/go.mod
+TIMEOUT  ?= 14m
+FUZZTIME ?= 60s
+
+GENERATED := ':(glob)**/*.pb.go' ':(glob)**/*.fold.go' ':!:cmd/protoc-gen-fold/internal/testdata'
+SCRATCH   := .tmp/generated
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Print the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: demo
+demo: ## Show a fold survive kill -9, on a NATS server inside the process
+	$(GO) run ./internal/demo
+
+.PHONY: test
+test: ## Run every test; they start the servers that they need
+	$(GO) test -timeout $(TIMEOUT) ./...
+
+.PHONY: build
+build: ## Compile everything
+	$(GO) build ./...
+
+.PHONY: generate
+generate: ## Generate code from the proto files, and the plugin's golden outputs
+	$(TOOL) buf generate
+	$(TOOL) buf generate --template internal/wire/internal/wiretest/buf.gen.yaml
+	$(GO) test ./cmd/protoc-gen-fold/internal/foldgen -run '^TestGolden$$' -update
+
+# Generates into a folder aside and compares with the files as they are now, committed or not. The golden outputs of
+# the plugin are compared by its own tests.
+.PHONY: checkgenerate
+checkgenerate: ## Check that generated code is what the proto files give
+	@rm -rf $(SCRATCH) && mkdir -p $(SCRATCH)/want $(SCRATCH)/have
+	$(TOOL) buf generate --output $(SCRATCH)/want
+	$(TOOL) buf generate --template internal/wire/internal/wiretest/buf.gen.yaml --output $(SCRATCH)/want
+	@git ls-files --cached --others --exclude-standard -- $(GENERATED) | while read -r f; do \
+		if [ -f "$$f" ]; then mkdir -p "$(SCRATCH)/have/$$(dirname "$$f")" && cp "$$f" "$(SCRATCH)/have/$$f" || exit 1; fi; done
+	@git diff --no-index --exit-code $(SCRATCH)/have $(SCRATCH)/want \
+		|| { echo "generated code differs from its proto files; run make generate" >&2; exit 1; }
+	@rm -rf $(SCRATCH)
+
+.PHONY: vet
+vet: ## Run go vet
+	$(GO) vet ./...
+
+.PHONY: lint
+lint: ## Check formatting, proto style, and run staticcheck
+	@unformatted=$$(git ls-files -z --cached --others --exclude-standard -- '*.go' | xargs -0 ls -d 2>/dev/null | xargs $$($(GO) env GOROOT)/bin/gofmt -l) \
+		&& if [ -n "$$unformatted" ]; then echo "not formatted by gofmt:" >&2; echo "$$unformatted" >&2; exit 1; fi
+	$(TOOL) buf lint
+	$(TOOL) staticcheck ./...
+
+.PHONY: race
+race: ## Run every test under the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race -timeout 40m ./...
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME (60s)
+	@git ls-files --cached --others --exclude-standard -- '*_test.go' | xargs grep -l '^func Fuzz' | sort | while read -r f; do \
+		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\).*/\1/p' "$$f"); do \
+			echo "./$$(dirname "$$f") $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$f")" </dev/null || exit 1; \
+		done; done
+
+.PHONY: bench
+bench: ## Measure what the README and the decisions quote; the last lines are the ratios
+	$(GO) run ./internal/bench
+
+.PHONY: cover
+cover: ## Run every test and print each function's coverage
+	$(GO) test -timeout $(TIMEOUT) -coverpkg=./runtime/...,./internal/...,./cmd/... -coverprofile=coverage.txt ./...
+	$(GO) tool cover -func=coverage.txt
+
+.PHONY: tidy
+tidy: ## Bring both go.mod files in line with the imports
+	$(GO) mod tidy
+	cd tools && $(GO) mod tidy
+
+.PHONY: clean
+clean: ## Remove what the other targets leave behind
+	rm -rf .tmp bin coverage.txt

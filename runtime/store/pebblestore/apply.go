@@ -27,6 +27,9 @@ func (s *Store) Apply(ctx context.Context, b *store.Batch, c kv.Cursor) error {
 	if err != nil {
 		return fmt.Errorf("pebblestore: apply at %v: %w", c, err)
 	}
+	if err := s.setHydrating(b.Bulk); err != nil {
+		return fmt.Errorf("pebblestore: apply at %v: %w", c, err)
+	}
 	durable := s.opts.Durability == Sync
 	if b.Bulk && s.opts.BulkMinUpdates > 0 && len(b.Updates) >= s.opts.BulkMinUpdates {
 		durable = true
@@ -51,6 +54,15 @@ func (s *Store) Apply(ctx context.Context, b *store.Batch, c kv.Cursor) error {
 		}
 	}
 	return nil
+}
+
+// setHydrating holds compactions back from the first Bulk batch to the first other one. Pebble looks at that when its
+// tables change, so the end of a hydrate begins a flush.
+func (s *Store) setHydrating(on bool) error {
+	if s.hydrating.Swap(on) == on || on {
+		return nil
+	}
+	return s.log.guard(func() error { _, err := s.db.AsyncFlush(); return err })
 }
 
 // mayApply is everything that can refuse the batch before a byte of it is written. It returns the batch's size.

@@ -64,7 +64,8 @@ func (s *Store) clearTarget(dir string) error {
 	return s.fs.Remove(dir)
 }
 
-// Settle flushes and compacts, so that a read looks at one table.
+// Settle flushes and compacts, so that a read looks at one table. It belongs after a hydrate, during which compactions
+// are held back.
 func (s *Store) Settle(ctx context.Context) error {
 	if err := s.refs.acquire(); err != nil {
 		return err
@@ -73,6 +74,7 @@ func (s *Store) Settle(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	s.hydrating.Store(false)
 	if err := s.log.guard(func() error { return s.settle(ctx) }); err != nil {
 		return fmt.Errorf("pebblestore: settle: %w", err)
 	}

@@ -3,6 +3,7 @@ package pebblestore
 import (
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -64,8 +65,7 @@ type Options struct {
 	// must not call the store.
 	Events *pebble.EventListener
 	// FS is where the files are; nil is the operating system's.
-	FS   vfs.FS
-	tune func(*pebble.Options)
+	FS vfs.FS
 }
 
 const (
@@ -120,7 +120,7 @@ const formatVersion = pebble.FormatValueSeparation
 
 // pebbleOptions are the settings of the engine, each with its reason. The measurements behind them are those of a
 // hydrate of a million keys of 25 bytes with values of 200 in random order (BenchmarkHydrate).
-func (o *Options) pebbleOptions(fs vfs.FS) *pebble.Options {
+func (o *Options) pebbleOptions(fs vfs.FS, hydrating *atomic.Bool) *pebble.Options {
 	p := &pebble.Options{
 		FS:                 fs,
 		FormatMajorVersion: formatVersion,
@@ -128,14 +128,22 @@ func (o *Options) pebbleOptions(fs vfs.FS) *pebble.Options {
 		MemTableSize: o.MemTableBytes,
 		// Four memtables let writes go on while one is flushed on a busy machine; memory is taken as it is used.
 		MemTableStopWritesThreshold: 4,
-		L0CompactionThreshold:       l0CompactionThreshold,
+		// 4 is compaction at a depth of two: each table that a read has to ask more costs it a quarter of its time.
+		L0CompactionThreshold: 4,
 		// Compaction starts by the depth of level 0, not by its number of files.
 		L0CompactionFileThreshold: 1000,
-		// Far above the compaction threshold, so that writes are not stopped while a compaction runs.
-		L0StopWritesThreshold: 40,
-		// One compaction at a time, two when there is much to do: the rest of the machine is the fold's.
-		CompactionConcurrencyRange: func() (int, int) { return 1, 2 },
+		// Far above hydrateDepth, so that writes are not stopped while a compaction runs.
+		L0StopWritesThreshold: 3 * hydrateDepth,
+		// One compaction at a time, two when there is much to do: the rest of the machine is the fold's. None while it
+		// hydrates, up to hydrateDepth, since what is compacted early is compacted again.
+		CompactionConcurrencyRange: func() (int, int) {
+			if hydrating.Load() {
+				return 0, 2
+			}
+			return 1, 2
+		},
 	}
+	p.Experimental.L0CompactionConcurrency = hydrateDepth
 	// 16 MiB tables at level 0, doubling below: few files for manifests and artifacts even of a large fold.
 	for i := range p.TargetFileSizes {
 		p.TargetFileSizes[i] = min(int64(16<<20)<<i, 128<<20)
@@ -144,11 +152,8 @@ func (o *Options) pebbleOptions(fs vfs.FS) *pebble.Options {
 		// A Bloom filter at every level: a read of an absent key costs 1.6 times as much without, a write the same.
 		p.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
-	if o.tune != nil {
-		o.tune(p)
-	}
 	return p
 }
 
-// l0CompactionThreshold is the depth of level 0 at which it is compacted.
-const l0CompactionThreshold = 4
+// hydrateDepth is the depth of level 0 at which it is compacted even during a hydrate.
+const hydrateDepth = 16

@@ -63,6 +63,8 @@ type Store struct {
 	write sync.Mutex // held by whoever writes or closes
 	batch *pebble.Batch
 	bulk  bulk
+	// hydrating holds compactions back: the last batch was Bulk.
+	hydrating atomic.Bool
 
 	mu      sync.Mutex // guards applied and durable
 	applied position
@@ -116,7 +118,7 @@ func (s *Store) open() (err error) {
 	}
 	s.fs = vfs.OnDiskFull(s.opts.FS, s.disk.releaseBallast)
 
-	p := s.opts.pebbleOptions(s.fs)
+	p := s.opts.pebbleOptions(s.fs, &s.hydrating)
 	p.Lock, p.Logger, p.EventListener = s.lock, s.log, s.log.events(s.opts.Events)
 	if p.Cache = s.opts.Cache; p.Cache == nil {
 		p.Cache = pebble.NewCache(s.opts.CacheBytes)

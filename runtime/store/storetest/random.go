@@ -1,8 +1,10 @@
 package storetest
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 
@@ -11,62 +13,95 @@ import (
 	"pgregory.net/rapid"
 )
 
-// testBulkIsPlain applies the same random batches to a store with Bulk, to one without, and to the model.
+// testBulkIsPlain applies the same random batches to a store with Bulk, to one without, and to the model. The stores
+// are emptied, not made anew, for each series: what earlier series left below must not show.
 func testBulkIsPlain(t *testing.T, h Harness) {
-	root := t.TempDir()
+	p := &plainAndBulk{h: h, ctx: t.Context(), root: t.TempDir()}
+	defer func() {
+		if err := p.close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	rapid.Check(t, func(rt *rapid.T) {
-		dir, err := os.MkdirTemp(root, "")
-		if err != nil {
+		m := NewModel()
+		if err := errors.Join(p.open(), p.empty()); err != nil {
 			rt.Fatal(err)
 		}
-		defer os.RemoveAll(dir)
-		var stores [2]store.Store
-		open := func() {
-			for i := range stores {
-				if stores[i], err = h.Open(fmt.Sprintf("%s/%d", dir, i), h.anyMode()); err != nil {
-					rt.Fatalf("open: %v", err)
-				}
-			}
-		}
-		closeAll := func() {
-			for i := range stores {
-				if stores[i] == nil {
-					continue
-				}
-				if err := stores[i].Close(); err != nil {
-					rt.Errorf("close: %v", err)
-				}
-				stores[i] = nil
-			}
-		}
-		open()
-		defer closeAll()
-		m := NewModel()
-		for n := range rapid.IntRange(1, 8).Draw(rt, "batches") {
-			b, c := drawBatch(rt, m.Cursor), kv.CursorAt(m.Cursor.Revision()+uint64(n)+1)
-			for i, s := range stores {
+		for range rapid.IntRange(1, 8).Draw(rt, "batches") {
+			b, c := drawBatch(rt, m.Cursor), kv.CursorAt(m.Cursor.Revision()+100)
+			m.Apply(b, c)
+			for i, s := range p.stores {
 				b.Bulk = i == 1 && rapid.IntRange(0, 4).Draw(rt, "bulk") > 0
-				if err := s.Apply(t.Context(), b, c); err != nil {
+				if err := s.Apply(p.ctx, b, c); err != nil {
 					rt.Fatalf("apply: %v", err)
 				}
 			}
-			m.Apply(b, c)
-			switch rapid.IntRange(0, 9).Draw(rt, "then") {
+			switch rapid.IntRange(0, 19).Draw(rt, "then") {
 			case 0:
-				closeAll()
-				open()
+				if err := errors.Join(p.close(), p.open()); err != nil {
+					rt.Fatal(err)
+				}
 			case 1:
-				if err := stores[1].Settle(t.Context()); err != nil {
+				if err := p.stores[1].Settle(p.ctx); err != nil {
 					rt.Fatalf("settle: %v", err)
 				}
 			}
-			for i, s := range stores {
+			for i, s := range p.stores {
 				if err := m.Check(s); err != nil || s.Cursor() != m.Cursor {
 					rt.Fatalf("bulk %v: cursor %v, want %v: %v", i == 1, s.Cursor(), m.Cursor, err)
 				}
 			}
 		}
 	})
+}
+
+// plainAndBulk is the pair of stores.
+type plainAndBulk struct {
+	h      Harness
+	ctx    context.Context
+	root   string
+	stores [2]store.Store
+}
+
+func (p *plainAndBulk) open() (err error) {
+	for i := range p.stores {
+		if p.stores[i] != nil {
+			continue
+		}
+		if p.stores[i], err = p.h.Open(filepath.Join(p.root, strconv.Itoa(i)), p.h.anyMode()); err != nil {
+			p.stores[i] = nil
+			return fmt.Errorf("open: %w", err)
+		}
+	}
+	return nil
+}
+
+func (p *plainAndBulk) close() (err error) {
+	for i, s := range p.stores {
+		if s != nil {
+			err = errors.Join(err, s.Close())
+			p.stores[i] = nil
+		}
+	}
+	return err
+}
+
+// empty removes all keys and the cursor.
+func (p *plainAndBulk) empty() error {
+	for _, s := range p.stores {
+		pairs, err := collect(s, store.IterOptions{})
+		if err != nil {
+			return err
+		}
+		b := &store.Batch{}
+		for _, kv := range pairs {
+			b.Ops = append(b.Ops, store.Op{Key: []byte(kv.key), Delete: true})
+		}
+		if err := s.Apply(p.ctx, b, kv.Cursor{}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // drawBatch draws from few keys, so that a batch repeats them and batches overlap. Some are prefixes of others.

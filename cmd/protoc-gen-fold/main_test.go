@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,23 +55,28 @@ func buf(t *testing.T, args ...string) (string, error) {
 	return string(out), err
 }
 
-// generated reads all generated Go files of the folders in which buf.gen.yaml puts them.
+// generated reads all generated Go files in folders named gen, into which buf.gen.yaml writes; test data has its own test.
 func generated(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
-	for _, sub := range []string{"gen", "examples/routes", "examples/hashring"} {
-		err := filepath.WalkDir(filepath.Join(dir, sub), func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".pb.go") && !strings.HasSuffix(path, ".fold.go") {
-				return err
-			}
-			text, err := os.ReadFile(path)
-			rel, _ := filepath.Rel(dir, path)
-			files[rel] = string(text)
-			return err
-		})
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
+		if d.IsDir() && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && path != dir) {
+			return filepath.SkipDir
+		}
+		rel, _ := filepath.Rel(dir, path)
+		inGen := slices.Contains(strings.Split(filepath.ToSlash(rel), "/"), "gen")
+		if !inGen || !strings.HasSuffix(path, ".pb.go") && !strings.HasSuffix(path, ".fold.go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		files[rel] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return files
 }
@@ -86,17 +92,33 @@ func TestBufGenerate(t *testing.T) {
 	}
 }
 
-// TestBufDiagnostics: a wrong schema fails buf generate, with a place on each line.
-func TestBufDiagnostics(t *testing.T) {
-	dir := t.TempDir()
+// generateModule runs buf with this plugin on a module of these files and options.proto.
+func generateModule(t *testing.T, files map[string]string) (dir, out string, err error) {
+	t.Helper()
+	dir = t.TempDir()
 	options, err := os.ReadFile(filepath.Join(root, "proto/fold/v1/options.proto"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{
-		"buf.yaml":              "version: v2\n",
-		"fold/v1/options.proto": string(options),
-		"bad/v1/bad.proto": `syntax = "proto3";
+	files["buf.yaml"] = "version: v2\n"
+	files["fold/v1/options.proto"] = string(options)
+	for name, text := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	template := `{"version": "v2", "plugins": [{"local": ["go", "run", "./cmd/protoc-gen-fold"], "out": "gen", "opt": "paths=source_relative", "strategy": "all"}]}`
+	out, err = buf(t, "generate", "--template", template, "--output", dir, dir)
+	return dir, out, err
+}
+
+// TestBufDiagnostics: a wrong schema fails buf generate, with a place on each line.
+func TestBufDiagnostics(t *testing.T) {
+	_, out, err := generateModule(t, map[string]string{"bad/v1/bad.proto": `syntax = "proto3";
 package bad.v1;
 import "fold/v1/options.proto";
 option go_package = "example.com/bad/v1;badv1";
@@ -111,18 +133,7 @@ message Worse {
   option (fold.v1.table).key = "worse.{}";
   string name = 1;
 }
-`,
-	} {
-		path := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	template := `{"version": "v2", "plugins": [{"local": ["go", "run", "./cmd/protoc-gen-fold"], "out": "gen", "strategy": "all"}]}`
-	out, err := buf(t, "generate", "--template", template, "--output", dir, dir)
+`})
 	if err == nil {
 		t.Fatalf("buf generate accepts it:\n%s", out)
 	}
@@ -135,5 +146,25 @@ message Worse {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)
 		}
+	}
+}
+
+// TestBufEdition2024: the newest edition is read.
+func TestBufEdition2024(t *testing.T) {
+	dir, out, err := generateModule(t, map[string]string{"e/v1/e.proto": `edition = "2024";
+package e.v1;
+import "fold/v1/options.proto";
+option go_package = "example.com/e/v1;ev1";
+message Entry {
+  option (fold.v1.table) = {bucket: "b", key: "e.{name}"};
+  string name = 1;
+}
+`})
+	if err != nil {
+		t.Fatalf("buf generate: %v\n%s", err, out)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "gen/e/v1/ev1fold/e.fold.go"))
+	if err != nil || !strings.Contains(string(text), `fold.RequireKeyFields(m, "name")`) {
+		t.Errorf("generated %q %v", text, err)
 	}
 }

@@ -55,37 +55,42 @@ func (e *emitter) appendKey() {
 		if fails {
 			g.Var().Err().Error()
 		}
-		g.Add(appendText(e.Prefix()))
+		g.Id("dst").Op("=").Add(appendText(jen.Id("dst"), e.Prefix()))
 		for i, v := range e.Vars {
 			e.appendVar(g, i, jen.Id("k").Dot(v.GoName), jen.Return(jen.Id("dst"), jen.Err()))
-			if text := e.LiteralsAfter(i); text != "" {
-				g.Add(appendText(text))
-			}
 		}
 		g.Return(jen.Id("dst"), jen.Nil())
 	})
 }
 
-func appendText(text string) *jen.Statement {
-	if len(text) == 1 {
-		return jen.Id("dst").Op("=").Append(jen.Id("dst"), jen.LitRune(rune(text[0])))
+// appendText is the expression that appends text to dst.
+func appendText(dst *jen.Statement, text string) *jen.Statement {
+	switch len(text) {
+	case 0:
+		return dst
+	case 1:
+		return jen.Append(dst, jen.LitRune(rune(text[0])))
 	}
-	return jen.Id("dst").Op("=").Append(jen.Id("dst"), jen.Lit(text).Op("..."))
+	return jen.Append(dst, jen.Lit(text).Op("..."))
 }
 
 // canFail reports whether the variable's encoder returns an error.
 func canFail(v *schema.Var) bool { return v.Enc == keyenc.EncVerbatim }
 
-// appendVar writes the call that appends variable i, taken from value. failed is what to do when that fails.
+// appendVar writes the statements that append variable i, taken from value, and the literals after it. failed is what
+// to do when that fails.
 func (e *emitter) appendVar(g *jen.Group, i int, value, failed *jen.Statement) {
 	v := &e.Vars[i]
-	dst := jen.Id("dst")
-	if canFail(v) {
-		g.If(jen.List(jen.Id("dst"), jen.Err()).Op("=").Add(fold("AppendVerbatim")).Call(dst, jen.Lit(v.Name), value),
-			jen.Err().Op("!=").Nil()).Block(failed)
+	text := e.LiteralsAfter(i)
+	if !canFail(v) {
+		g.Id("dst").Op("=").Add(appendText(fold(encoder(v)).Call(jen.Id("dst"), value), text))
 		return
 	}
-	g.Id("dst").Op("=").Add(fold(encoder(v))).Call(dst, value)
+	g.If(jen.List(jen.Id("dst"), jen.Err()).Op("=").Add(fold("AppendVerbatim")).Call(jen.Id("dst"), jen.Lit(v.Name), value),
+		jen.Err().Op("!=").Nil()).Block(failed)
+	if text != "" {
+		g.Id("dst").Op("=").Add(appendText(jen.Id("dst"), text))
+	}
 }
 
 func encoder(v *schema.Var) string {
@@ -231,7 +236,6 @@ func (e *emitter) prefix(n int) {
 		g.Id("dst").Op(":=").Index().Byte().Call(jen.Lit(e.Prefix()))
 		for i := range e.Vars[:n] {
 			e.appendVar(g, i, jen.Id(e.params[i]), jen.Return(e.keyed("NewPrefix").Call(jen.Nil(), jen.Err())))
-			g.Add(appendText(e.LiteralsAfter(i)))
 		}
 		g.Return(e.keyed("NewPrefix").Call(jen.Id("dst"), jen.Nil()))
 	})

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/tools/txtar"
 	"google.golang.org/protobuf/cmd/protoc-gen-go/internal_gengo"
 	"google.golang.org/protobuf/compiler/protogen"
+	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
@@ -192,4 +193,34 @@ func diagnose(t *testing.T, archive *txtar.Archive) (got, want string) {
 		t.Fatalf("the plugin accepts it, and generates %v", slices.Sorted(maps.Keys(out)))
 	}
 	return strings.TrimPrefix(text, "\n") + "\n", want
+}
+
+// TestPositions: compilers differ in how deep into an option they note places; what is nearest above is taken.
+func TestPositions(t *testing.T) {
+	req, err := compile(sources{"t/v1/t.proto": `syntax = "proto3";
+package t.v1;
+import "fold/v1/options.proto";
+option go_package = "example.com/t/v1;tv1";
+message Route {
+  option (fold.v1.table) = {key: "route.{tenat}" bucket: "b"};
+  string tenant = 1;
+}
+`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := req.ProtoFile[len(req.ProtoFile)-1]
+	for _, c := range []struct {
+		depth int // the longest path that is kept
+		want  string
+	}{
+		{5, "\nt/v1/t.proto:6:42: fold: "}, {4, "\nt/v1/t.proto:6:3: fold: "}, {2, "\nt/v1/t.proto:5:1: fold: "}, {0, "\nt/v1/t.proto:1:1: fold: "},
+	} {
+		file.SourceCodeInfo.Location = slices.DeleteFunc(file.SourceCodeInfo.Location, func(l *descriptorpb.SourceCodeInfo_Location) bool {
+			return len(l.Path) > c.depth
+		})
+		if _, text := generate(req); !strings.HasPrefix(text, c.want) {
+			t.Errorf("places of depth %d: %s, want %s", c.depth, text, c.want)
+		}
+	}
 }

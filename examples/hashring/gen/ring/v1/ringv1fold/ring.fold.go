@@ -24,8 +24,7 @@ type OriginKey struct {
 // AppendKey appends the NATS key to dst.
 func (k OriginKey) AppendKey(dst []byte) ([]byte, error) {
 	dst = append(dst, "origin."...)
-	dst = fold.AppendESC(dst, k.Ring)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, k.Ring), '.')
 	dst = fold.AppendESC(dst, k.OriginID)
 	return dst, nil
 }
@@ -64,8 +63,7 @@ func OriginAll() OriginPrefix {
 // OriginByRing is every row of one Ring.
 func OriginByRing(ring_ string) OriginPrefix {
 	dst := []byte("origin.")
-	dst = fold.AppendESC(dst, ring_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, ring_), '.')
 	return fold.NewPrefix[OriginKey](dst, nil)
 }
 

@@ -23,8 +23,7 @@ type ThingKey struct {
 // AppendKey appends the NATS key to dst.
 func (k ThingKey) AppendKey(dst []byte) ([]byte, error) {
 	dst = append(dst, "thing."...)
-	dst = fold.AppendInt(dst, k.Kind)
-	dst = append(dst, '.')
+	dst = append(fold.AppendInt(dst, k.Kind), '.')
 	dst = fold.AppendESC(dst, k.Name)
 	return dst, nil
 }
@@ -63,8 +62,7 @@ func ThingAll() ThingPrefix {
 // ThingByKind is every row of one Kind.
 func ThingByKind(kind_ Kind) ThingPrefix {
 	dst := []byte("thing.")
-	dst = fold.AppendInt(dst, kind_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendInt(dst, kind_), '.')
 	return fold.NewPrefix[ThingKey](dst, nil)
 }
 

@@ -24,8 +24,7 @@ type HostKey struct {
 // AppendKey appends the NATS key to dst.
 func (k HostKey) AppendKey(dst []byte) ([]byte, error) {
 	dst = append(dst, "host."...)
-	dst = fold.AppendESC(dst, k.Region)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, k.Region), '.')
 	dst = fold.AppendESC(dst, k.HostID)
 	return dst, nil
 }
@@ -64,8 +63,7 @@ func HostAll() HostPrefix {
 // HostByRegion is every row of one Region.
 func HostByRegion(region_ string) HostPrefix {
 	dst := []byte("host.")
-	dst = fold.AppendESC(dst, region_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, region_), '.')
 	return fold.NewPrefix[HostKey](dst, nil)
 }
 
@@ -186,8 +184,7 @@ type Host_SlotKey struct {
 // AppendKey appends the NATS key to dst.
 func (k Host_SlotKey) AppendKey(dst []byte) ([]byte, error) {
 	dst = append(dst, "slot."...)
-	dst = fold.AppendESC(dst, k.HostID)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, k.HostID), '.')
 	dst = fold.AppendInt(dst, k.Index)
 	return dst, nil
 }
@@ -226,8 +223,7 @@ func Host_SlotAll() Host_SlotPrefix {
 // Host_SlotByHostID is every row of one HostID.
 func Host_SlotByHostID(hostID_ string) Host_SlotPrefix {
 	dst := []byte("slot.")
-	dst = fold.AppendESC(dst, hostID_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, hostID_), '.')
 	return fold.NewPrefix[Host_SlotKey](dst, nil)
 }
 

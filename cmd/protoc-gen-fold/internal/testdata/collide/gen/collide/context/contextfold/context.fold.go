@@ -24,8 +24,7 @@ type ItemKey struct {
 // AppendKey appends the NATS key to dst.
 func (k ItemKey) AppendKey(dst []byte) ([]byte, error) {
 	dst = append(dst, "context."...)
-	dst = fold.AppendInt(dst, k.Mode)
-	dst = append(dst, '.')
+	dst = append(fold.AppendInt(dst, k.Mode), '.')
 	dst = fold.AppendESC(dst, k.Name)
 	return dst, nil
 }
@@ -64,8 +63,7 @@ func ItemAll() ItemPrefix {
 // ItemByMode is every row of one Mode.
 func ItemByMode(mode_ contextpb.Mode) ItemPrefix {
 	dst := []byte("context.")
-	dst = fold.AppendInt(dst, mode_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendInt(dst, mode_), '.')
 	return fold.NewPrefix[ItemKey](dst, nil)
 }
 

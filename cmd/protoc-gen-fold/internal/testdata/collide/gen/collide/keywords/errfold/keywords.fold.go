@@ -39,12 +39,9 @@ type WordKey struct {
 func (k WordKey) AppendKey(dst []byte) ([]byte, error) {
 	var err error
 	dst = append(dst, "word."...)
-	dst = fold.AppendESC(dst, k.Type)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, k.Range)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, k.Func)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, k.Type), '.')
+	dst = append(fold.AppendESC(dst, k.Range), '.')
+	dst = append(fold.AppendESC(dst, k.Func), '.')
 	if dst, err = fold.AppendVerbatim(dst, "err", k.Err); err != nil {
 		return dst, err
 	}
@@ -53,20 +50,13 @@ func (k WordKey) AppendKey(dst []byte) ([]byte, error) {
 		return dst, err
 	}
 	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, k.ID)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, k.Id)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, k.X1)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, k.URLPath)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, k.Fold)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, k.Context)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, k.Any)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, k.ID), '.')
+	dst = append(fold.AppendESC(dst, k.Id), '.')
+	dst = append(fold.AppendESC(dst, k.X1), '.')
+	dst = append(fold.AppendESC(dst, k.URLPath), '.')
+	dst = append(fold.AppendInt(dst, k.Fold), '.')
+	dst = append(fold.AppendInt(dst, k.Context), '.')
+	dst = append(fold.AppendInt(dst, k.Any), '.')
 	dst = fold.AppendESC(dst, k.Last)
 	return dst, nil
 }
@@ -127,30 +117,24 @@ func WordAll() WordPrefix {
 // WordByType is every row of one Type.
 func WordByType(type_ string) WordPrefix {
 	dst := []byte("word.")
-	dst = fold.AppendESC(dst, type_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, type_), '.')
 	return fold.NewPrefix[WordKey](dst, nil)
 }
 
 // WordByTypeRange is every row of one Type and Range.
 func WordByTypeRange(type_ string, range_ string) WordPrefix {
 	dst := []byte("word.")
-	dst = fold.AppendESC(dst, type_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, range_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, type_), '.')
+	dst = append(fold.AppendESC(dst, range_), '.')
 	return fold.NewPrefix[WordKey](dst, nil)
 }
 
 // WordByTypeRangeFunc is every row of one Type, Range and Func.
 func WordByTypeRangeFunc(type_ string, range_ string, func_ string) WordPrefix {
 	dst := []byte("word.")
-	dst = fold.AppendESC(dst, type_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, range_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, func_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, type_), '.')
+	dst = append(fold.AppendESC(dst, range_), '.')
+	dst = append(fold.AppendESC(dst, func_), '.')
 	return fold.NewPrefix[WordKey](dst, nil)
 }
 
@@ -158,12 +142,9 @@ func WordByTypeRangeFunc(type_ string, range_ string, func_ string) WordPrefix {
 func WordByTypeRangeFuncErr(type_ string, range_ string, func_ string, err_ string) WordPrefix {
 	var err error
 	dst := []byte("word.")
-	dst = fold.AppendESC(dst, type_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, range_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, func_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, type_), '.')
+	dst = append(fold.AppendESC(dst, range_), '.')
+	dst = append(fold.AppendESC(dst, func_), '.')
 	if dst, err = fold.AppendVerbatim(dst, "err", err_); err != nil {
 		return fold.NewPrefix[WordKey](nil, err)
 	}
@@ -175,12 +156,9 @@ func WordByTypeRangeFuncErr(type_ string, range_ string, func_ string, err_ stri
 func WordByTypeRangeFuncErrDst(type_ string, range_ string, func_ string, err_ string, dst_ string) WordPrefix {
 	var err error
 	dst := []byte("word.")
-	dst = fold.AppendESC(dst, type_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, range_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, func_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, type_), '.')
+	dst = append(fold.AppendESC(dst, range_), '.')
+	dst = append(fold.AppendESC(dst, func_), '.')
 	if dst, err = fold.AppendVerbatim(dst, "err", err_); err != nil {
 		return fold.NewPrefix[WordKey](nil, err)
 	}
@@ -196,12 +174,9 @@ func WordByTypeRangeFuncErrDst(type_ string, range_ string, func_ string, err_ s
 func WordByTypeRangeFuncErrDstID(type_ string, range_ string, func_ string, err_ string, dst_ string, id_ string) WordPrefix {
 	var err error
 	dst := []byte("word.")
-	dst = fold.AppendESC(dst, type_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, range_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, func_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, type_), '.')
+	dst = append(fold.AppendESC(dst, range_), '.')
+	dst = append(fold.AppendESC(dst, func_), '.')
 	if dst, err = fold.AppendVerbatim(dst, "err", err_); err != nil {
 		return fold.NewPrefix[WordKey](nil, err)
 	}
@@ -210,8 +185,7 @@ func WordByTypeRangeFuncErrDstID(type_ string, range_ string, func_ string, err_
 		return fold.NewPrefix[WordKey](nil, err)
 	}
 	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, id_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, id_), '.')
 	return fold.NewPrefix[WordKey](dst, nil)
 }
 
@@ -219,12 +193,9 @@ func WordByTypeRangeFuncErrDstID(type_ string, range_ string, func_ string, err_
 func WordByTypeRangeFuncErrDstIDId(type_ string, range_ string, func_ string, err_ string, dst_ string, id_ string, id2_ string) WordPrefix {
 	var err error
 	dst := []byte("word.")
-	dst = fold.AppendESC(dst, type_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, range_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, func_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, type_), '.')
+	dst = append(fold.AppendESC(dst, range_), '.')
+	dst = append(fold.AppendESC(dst, func_), '.')
 	if dst, err = fold.AppendVerbatim(dst, "err", err_); err != nil {
 		return fold.NewPrefix[WordKey](nil, err)
 	}
@@ -233,10 +204,8 @@ func WordByTypeRangeFuncErrDstIDId(type_ string, range_ string, func_ string, er
 		return fold.NewPrefix[WordKey](nil, err)
 	}
 	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, id_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, id2_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, id_), '.')
+	dst = append(fold.AppendESC(dst, id2_), '.')
 	return fold.NewPrefix[WordKey](dst, nil)
 }
 
@@ -244,12 +213,9 @@ func WordByTypeRangeFuncErrDstIDId(type_ string, range_ string, func_ string, er
 func WordByTypeRangeFuncErrDstIDIdX1(type_ string, range_ string, func_ string, err_ string, dst_ string, id_ string, id2_ string, x1_ string) WordPrefix {
 	var err error
 	dst := []byte("word.")
-	dst = fold.AppendESC(dst, type_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, range_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, func_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, type_), '.')
+	dst = append(fold.AppendESC(dst, range_), '.')
+	dst = append(fold.AppendESC(dst, func_), '.')
 	if dst, err = fold.AppendVerbatim(dst, "err", err_); err != nil {
 		return fold.NewPrefix[WordKey](nil, err)
 	}
@@ -258,12 +224,9 @@ func WordByTypeRangeFuncErrDstIDIdX1(type_ string, range_ string, func_ string, 
 		return fold.NewPrefix[WordKey](nil, err)
 	}
 	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, id_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, id2_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, x1_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, id_), '.')
+	dst = append(fold.AppendESC(dst, id2_), '.')
+	dst = append(fold.AppendESC(dst, x1_), '.')
 	return fold.NewPrefix[WordKey](dst, nil)
 }
 
@@ -271,12 +234,9 @@ func WordByTypeRangeFuncErrDstIDIdX1(type_ string, range_ string, func_ string, 
 func WordByTypeRangeFuncErrDstIDIdX1URLPath(type_ string, range_ string, func_ string, err_ string, dst_ string, id_ string, id2_ string, x1_ string, urlPath_ string) WordPrefix {
 	var err error
 	dst := []byte("word.")
-	dst = fold.AppendESC(dst, type_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, range_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, func_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, type_), '.')
+	dst = append(fold.AppendESC(dst, range_), '.')
+	dst = append(fold.AppendESC(dst, func_), '.')
 	if dst, err = fold.AppendVerbatim(dst, "err", err_); err != nil {
 		return fold.NewPrefix[WordKey](nil, err)
 	}
@@ -285,14 +245,10 @@ func WordByTypeRangeFuncErrDstIDIdX1URLPath(type_ string, range_ string, func_ s
 		return fold.NewPrefix[WordKey](nil, err)
 	}
 	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, id_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, id2_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, x1_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, urlPath_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, id_), '.')
+	dst = append(fold.AppendESC(dst, id2_), '.')
+	dst = append(fold.AppendESC(dst, x1_), '.')
+	dst = append(fold.AppendESC(dst, urlPath_), '.')
 	return fold.NewPrefix[WordKey](dst, nil)
 }
 
@@ -300,12 +256,9 @@ func WordByTypeRangeFuncErrDstIDIdX1URLPath(type_ string, range_ string, func_ s
 func WordByTypeRangeFuncErrDstIDIdX1URLPathFold(type_ string, range_ string, func_ string, err_ string, dst_ string, id_ string, id2_ string, x1_ string, urlPath_ string, fold_ foldpb.Mode) WordPrefix {
 	var err error
 	dst := []byte("word.")
-	dst = fold.AppendESC(dst, type_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, range_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, func_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, type_), '.')
+	dst = append(fold.AppendESC(dst, range_), '.')
+	dst = append(fold.AppendESC(dst, func_), '.')
 	if dst, err = fold.AppendVerbatim(dst, "err", err_); err != nil {
 		return fold.NewPrefix[WordKey](nil, err)
 	}
@@ -314,16 +267,11 @@ func WordByTypeRangeFuncErrDstIDIdX1URLPathFold(type_ string, range_ string, fun
 		return fold.NewPrefix[WordKey](nil, err)
 	}
 	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, id_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, id2_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, x1_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, urlPath_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, fold_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, id_), '.')
+	dst = append(fold.AppendESC(dst, id2_), '.')
+	dst = append(fold.AppendESC(dst, x1_), '.')
+	dst = append(fold.AppendESC(dst, urlPath_), '.')
+	dst = append(fold.AppendInt(dst, fold_), '.')
 	return fold.NewPrefix[WordKey](dst, nil)
 }
 
@@ -331,12 +279,9 @@ func WordByTypeRangeFuncErrDstIDIdX1URLPathFold(type_ string, range_ string, fun
 func WordByTypeRangeFuncErrDstIDIdX1URLPathFoldContext(type_ string, range_ string, func_ string, err_ string, dst_ string, id_ string, id2_ string, x1_ string, urlPath_ string, fold_ foldpb.Mode, context_ contextpb.Mode) WordPrefix {
 	var err error
 	dst := []byte("word.")
-	dst = fold.AppendESC(dst, type_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, range_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, func_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, type_), '.')
+	dst = append(fold.AppendESC(dst, range_), '.')
+	dst = append(fold.AppendESC(dst, func_), '.')
 	if dst, err = fold.AppendVerbatim(dst, "err", err_); err != nil {
 		return fold.NewPrefix[WordKey](nil, err)
 	}
@@ -345,18 +290,12 @@ func WordByTypeRangeFuncErrDstIDIdX1URLPathFoldContext(type_ string, range_ stri
 		return fold.NewPrefix[WordKey](nil, err)
 	}
 	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, id_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, id2_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, x1_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, urlPath_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, fold_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, context_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, id_), '.')
+	dst = append(fold.AppendESC(dst, id2_), '.')
+	dst = append(fold.AppendESC(dst, x1_), '.')
+	dst = append(fold.AppendESC(dst, urlPath_), '.')
+	dst = append(fold.AppendInt(dst, fold_), '.')
+	dst = append(fold.AppendInt(dst, context_), '.')
 	return fold.NewPrefix[WordKey](dst, nil)
 }
 
@@ -364,12 +303,9 @@ func WordByTypeRangeFuncErrDstIDIdX1URLPathFoldContext(type_ string, range_ stri
 func WordByTypeRangeFuncErrDstIDIdX1URLPathFoldContextAny(type_ string, range_ string, func_ string, err_ string, dst_ string, id_ string, id2_ string, x1_ string, urlPath_ string, fold_ foldpb.Mode, context_ contextpb.Mode, any_ anypb.Mode) WordPrefix {
 	var err error
 	dst := []byte("word.")
-	dst = fold.AppendESC(dst, type_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, range_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, func_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, type_), '.')
+	dst = append(fold.AppendESC(dst, range_), '.')
+	dst = append(fold.AppendESC(dst, func_), '.')
 	if dst, err = fold.AppendVerbatim(dst, "err", err_); err != nil {
 		return fold.NewPrefix[WordKey](nil, err)
 	}
@@ -378,20 +314,13 @@ func WordByTypeRangeFuncErrDstIDIdX1URLPathFoldContextAny(type_ string, range_ s
 		return fold.NewPrefix[WordKey](nil, err)
 	}
 	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, id_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, id2_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, x1_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, urlPath_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, fold_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, context_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, any_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, id_), '.')
+	dst = append(fold.AppendESC(dst, id2_), '.')
+	dst = append(fold.AppendESC(dst, x1_), '.')
+	dst = append(fold.AppendESC(dst, urlPath_), '.')
+	dst = append(fold.AppendInt(dst, fold_), '.')
+	dst = append(fold.AppendInt(dst, context_), '.')
+	dst = append(fold.AppendInt(dst, any_), '.')
 	return fold.NewPrefix[WordKey](dst, nil)
 }
 
@@ -510,8 +439,7 @@ type GetKey struct {
 // AppendKey appends the NATS key to dst.
 func (k GetKey) AppendKey(dst []byte) ([]byte, error) {
 	dst = append(dst, "get."...)
-	dst = fold.AppendESC(dst, k.Reset)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, k.Reset), '.')
 	dst = fold.AppendESC(dst, k.Descriptor)
 	return dst, nil
 }
@@ -550,8 +478,7 @@ func GetAll() GetPrefix {
 // GetByReset is every row of one Reset.
 func GetByReset(reset_ string) GetPrefix {
 	dst := []byte("get.")
-	dst = fold.AppendESC(dst, reset_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, reset_), '.')
 	return fold.NewPrefix[GetKey](dst, nil)
 }
 

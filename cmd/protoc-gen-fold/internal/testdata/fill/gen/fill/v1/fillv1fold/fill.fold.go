@@ -28,16 +28,11 @@ type EntryKey struct {
 // AppendKey appends the NATS key to dst.
 func (k EntryKey) AppendKey(dst []byte) ([]byte, error) {
 	dst = append(dst, "entry."...)
-	dst = fold.AppendESC(dst, k.Name)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, k.State)
-	dst = append(dst, '.')
-	dst = fold.AppendHex(dst, k.SpecDigest)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, k.SpecPort)
-	dst = append(dst, '.')
-	dst = fold.AppendBool(dst, k.Live)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, k.Name), '.')
+	dst = append(fold.AppendInt(dst, k.State), '.')
+	dst = append(fold.AppendHex(dst, k.SpecDigest), '.')
+	dst = append(fold.AppendInt(dst, k.SpecPort), '.')
+	dst = append(fold.AppendBool(dst, k.Live), '.')
 	dst = fold.AppendInt(dst, k.Opt)
 	return dst, nil
 }
@@ -87,60 +82,45 @@ func EntryAll() EntryPrefix {
 // EntryByName is every row of one Name.
 func EntryByName(name_ string) EntryPrefix {
 	dst := []byte("entry.")
-	dst = fold.AppendESC(dst, name_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, name_), '.')
 	return fold.NewPrefix[EntryKey](dst, nil)
 }
 
 // EntryByNameState is every row of one Name and State.
 func EntryByNameState(name_ string, state_ fillv1.Entry_State) EntryPrefix {
 	dst := []byte("entry.")
-	dst = fold.AppendESC(dst, name_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, state_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, name_), '.')
+	dst = append(fold.AppendInt(dst, state_), '.')
 	return fold.NewPrefix[EntryKey](dst, nil)
 }
 
 // EntryByNameStateSpecDigest is every row of one Name, State and SpecDigest.
 func EntryByNameStateSpecDigest(name_ string, state_ fillv1.Entry_State, specDigest_ string) EntryPrefix {
 	dst := []byte("entry.")
-	dst = fold.AppendESC(dst, name_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, state_)
-	dst = append(dst, '.')
-	dst = fold.AppendHex(dst, specDigest_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, name_), '.')
+	dst = append(fold.AppendInt(dst, state_), '.')
+	dst = append(fold.AppendHex(dst, specDigest_), '.')
 	return fold.NewPrefix[EntryKey](dst, nil)
 }
 
 // EntryByNameStateSpecDigestSpecPort is every row of one Name, State, SpecDigest and SpecPort.
 func EntryByNameStateSpecDigestSpecPort(name_ string, state_ fillv1.Entry_State, specDigest_ string, specPort_ uint32) EntryPrefix {
 	dst := []byte("entry.")
-	dst = fold.AppendESC(dst, name_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, state_)
-	dst = append(dst, '.')
-	dst = fold.AppendHex(dst, specDigest_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, specPort_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, name_), '.')
+	dst = append(fold.AppendInt(dst, state_), '.')
+	dst = append(fold.AppendHex(dst, specDigest_), '.')
+	dst = append(fold.AppendInt(dst, specPort_), '.')
 	return fold.NewPrefix[EntryKey](dst, nil)
 }
 
 // EntryByNameStateSpecDigestSpecPortLive is every row of one Name, State, SpecDigest, SpecPort and Live.
 func EntryByNameStateSpecDigestSpecPortLive(name_ string, state_ fillv1.Entry_State, specDigest_ string, specPort_ uint32, live_ bool) EntryPrefix {
 	dst := []byte("entry.")
-	dst = fold.AppendESC(dst, name_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, state_)
-	dst = append(dst, '.')
-	dst = fold.AppendHex(dst, specDigest_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, specPort_)
-	dst = append(dst, '.')
-	dst = fold.AppendBool(dst, live_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, name_), '.')
+	dst = append(fold.AppendInt(dst, state_), '.')
+	dst = append(fold.AppendHex(dst, specDigest_), '.')
+	dst = append(fold.AppendInt(dst, specPort_), '.')
+	dst = append(fold.AppendBool(dst, live_), '.')
 	return fold.NewPrefix[EntryKey](dst, nil)
 }
 

@@ -25,10 +25,8 @@ type EditionKey struct {
 // AppendKey appends the NATS key to dst.
 func (k EditionKey) AppendKey(dst []byte) ([]byte, error) {
 	dst = append(dst, "edition."...)
-	dst = fold.AppendESC(dst, k.Explicit)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, k.Implicit)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, k.Explicit), '.')
+	dst = append(fold.AppendESC(dst, k.Implicit), '.')
 	dst = fold.AppendInt(dst, k.InnerID)
 	return dst, nil
 }
@@ -72,18 +70,15 @@ func EditionAll() EditionPrefix {
 // EditionByExplicit is every row of one Explicit.
 func EditionByExplicit(explicit_ string) EditionPrefix {
 	dst := []byte("edition.")
-	dst = fold.AppendESC(dst, explicit_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, explicit_), '.')
 	return fold.NewPrefix[EditionKey](dst, nil)
 }
 
 // EditionByExplicitImplicit is every row of one Explicit and Implicit.
 func EditionByExplicitImplicit(explicit_ string, implicit_ string) EditionPrefix {
 	dst := []byte("edition.")
-	dst = fold.AppendESC(dst, explicit_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, implicit_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, explicit_), '.')
+	dst = append(fold.AppendESC(dst, implicit_), '.')
 	return fold.NewPrefix[EditionKey](dst, nil)
 }
 

@@ -24,8 +24,7 @@ type OpaqueKey struct {
 // AppendKey appends the NATS key to dst.
 func (k OpaqueKey) AppendKey(dst []byte) ([]byte, error) {
 	dst = append(dst, "opaque."...)
-	dst = fold.AppendESC(dst, k.Name)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, k.Name), '.')
 	dst = fold.AppendInt(dst, k.InnerID)
 	return dst, nil
 }
@@ -67,8 +66,7 @@ func OpaqueAll() OpaquePrefix {
 // OpaqueByName is every row of one Name.
 func OpaqueByName(name_ string) OpaquePrefix {
 	dst := []byte("opaque.")
-	dst = fold.AppendESC(dst, name_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, name_), '.')
 	return fold.NewPrefix[OpaqueKey](dst, nil)
 }
 

@@ -24,8 +24,7 @@ type ThreeKey struct {
 // AppendKey appends the NATS key to dst.
 func (k ThreeKey) AppendKey(dst []byte) ([]byte, error) {
 	dst = append(dst, "three."...)
-	dst = fold.AppendESC(dst, k.Plain)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, k.Plain), '.')
 	dst = fold.AppendHex(dst, k.Opt)
 	return dst, nil
 }
@@ -67,8 +66,7 @@ func ThreeAll() ThreePrefix {
 // ThreeByPlain is every row of one Plain.
 func ThreeByPlain(plain_ string) ThreePrefix {
 	dst := []byte("three.")
-	dst = fold.AppendESC(dst, plain_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, plain_), '.')
 	return fold.NewPrefix[ThreeKey](dst, nil)
 }
 

@@ -25,10 +25,8 @@ type TwoKey struct {
 // AppendKey appends the NATS key to dst.
 func (k TwoKey) AppendKey(dst []byte) ([]byte, error) {
 	dst = append(dst, "two."...)
-	dst = fold.AppendESC(dst, k.Need)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, k.Opt)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, k.Need), '.')
+	dst = append(fold.AppendInt(dst, k.Opt), '.')
 	dst = fold.AppendInt(dst, k.Kind)
 	return dst, nil
 }
@@ -72,18 +70,15 @@ func TwoAll() TwoPrefix {
 // TwoByNeed is every row of one Need.
 func TwoByNeed(need_ string) TwoPrefix {
 	dst := []byte("two.")
-	dst = fold.AppendESC(dst, need_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, need_), '.')
 	return fold.NewPrefix[TwoKey](dst, nil)
 }
 
 // TwoByNeedOpt is every row of one Need and Opt.
 func TwoByNeedOpt(need_ string, opt_ int32) TwoPrefix {
 	dst := []byte("two.")
-	dst = fold.AppendESC(dst, need_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, opt_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, need_), '.')
+	dst = append(fold.AppendInt(dst, opt_), '.')
 	return fold.NewPrefix[TwoKey](dst, nil)
 }
 

@@ -164,8 +164,7 @@ type BlobKey struct {
 // AppendKey appends the NATS key to dst.
 func (k BlobKey) AppendKey(dst []byte) ([]byte, error) {
 	dst = append(dst, "blob."...)
-	dst = fold.AppendESC(dst, k.Owner)
-	dst = append(dst, ".files."...)
+	dst = append(fold.AppendESC(dst, k.Owner), ".files."...)
 	dst = fold.AppendTail(dst, k.Path)
 	return dst, nil
 }
@@ -205,8 +204,7 @@ func BlobAll() BlobPrefix {
 // BlobByOwner is every row of one Owner.
 func BlobByOwner(owner_ string) BlobPrefix {
 	dst := []byte("blob.")
-	dst = fold.AppendESC(dst, owner_)
-	dst = append(dst, ".files."...)
+	dst = append(fold.AppendESC(dst, owner_), ".files."...)
 	return fold.NewPrefix[BlobKey](dst, nil)
 }
 
@@ -469,12 +467,9 @@ type MetaKey struct {
 // AppendKey appends the NATS key to dst.
 func (k MetaKey) AppendKey(dst []byte) ([]byte, error) {
 	dst = append(dst, "meta.x."...)
-	dst = fold.AppendESC(dst, k.Owner)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, k.Kind)
-	dst = append(dst, ".v1."...)
-	dst = fold.AppendESC(dst, k.Name)
-	dst = append(dst, ".end"...)
+	dst = append(fold.AppendESC(dst, k.Owner), '.')
+	dst = append(fold.AppendESC(dst, k.Kind), ".v1."...)
+	dst = append(fold.AppendESC(dst, k.Name), ".end"...)
 	return dst, nil
 }
 
@@ -517,18 +512,15 @@ func MetaAll() MetaPrefix {
 // MetaByOwner is every row of one Owner.
 func MetaByOwner(owner_ string) MetaPrefix {
 	dst := []byte("meta.x.")
-	dst = fold.AppendESC(dst, owner_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, owner_), '.')
 	return fold.NewPrefix[MetaKey](dst, nil)
 }
 
 // MetaByOwnerKind is every row of one Owner and Kind.
 func MetaByOwnerKind(owner_ string, kind_ string) MetaPrefix {
 	dst := []byte("meta.x.")
-	dst = fold.AppendESC(dst, owner_)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, kind_)
-	dst = append(dst, ".v1."...)
+	dst = append(fold.AppendESC(dst, owner_), '.')
+	dst = append(fold.AppendESC(dst, kind_), ".v1."...)
 	return fold.NewPrefix[MetaKey](dst, nil)
 }
 
@@ -645,8 +637,7 @@ type LeafKey struct {
 // AppendKey appends the NATS key to dst.
 func (k LeafKey) AppendKey(dst []byte) ([]byte, error) {
 	dst = append(dst, "leaf."...)
-	dst = fold.AppendInt(dst, k.SpecTargetHostID)
-	dst = append(dst, '.')
+	dst = append(fold.AppendInt(dst, k.SpecTargetHostID), '.')
 	dst = fold.AppendESC(dst, k.SpecURL)
 	return dst, nil
 }
@@ -688,8 +679,7 @@ func LeafAll() LeafPrefix {
 // LeafBySpecTargetHostID is every row of one SpecTargetHostID.
 func LeafBySpecTargetHostID(specTargetHostID_ uint64) LeafPrefix {
 	dst := []byte("leaf.")
-	dst = fold.AppendInt(dst, specTargetHostID_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendInt(dst, specTargetHostID_), '.')
 	return fold.NewPrefix[LeafKey](dst, nil)
 }
 

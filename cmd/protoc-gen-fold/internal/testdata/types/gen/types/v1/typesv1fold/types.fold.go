@@ -29,16 +29,13 @@ type TextKey struct {
 func (k TextKey) AppendKey(dst []byte) ([]byte, error) {
 	var err error
 	dst = append(dst, "text."...)
-	dst = fold.AppendESC(dst, k.Esc)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, k.Esc), '.')
 	if dst, err = fold.AppendVerbatim(dst, "verbatim", k.Verbatim); err != nil {
 		return dst, err
 	}
 	dst = append(dst, '.')
-	dst = fold.AppendHex(dst, k.Hex)
-	dst = append(dst, '.')
-	dst = fold.AppendHex(dst, k.Digest)
-	dst = append(dst, '.')
+	dst = append(fold.AppendHex(dst, k.Hex), '.')
+	dst = append(fold.AppendHex(dst, k.Digest), '.')
 	dst = fold.AppendESC(dst, k.Raw)
 	return dst, nil
 }
@@ -83,8 +80,7 @@ func TextAll() TextPrefix {
 // TextByEsc is every row of one Esc.
 func TextByEsc(esc_ string) TextPrefix {
 	dst := []byte("text.")
-	dst = fold.AppendESC(dst, esc_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, esc_), '.')
 	return fold.NewPrefix[TextKey](dst, nil)
 }
 
@@ -92,8 +88,7 @@ func TextByEsc(esc_ string) TextPrefix {
 func TextByEscVerbatim(esc_ string, verbatim_ string) TextPrefix {
 	var err error
 	dst := []byte("text.")
-	dst = fold.AppendESC(dst, esc_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, esc_), '.')
 	if dst, err = fold.AppendVerbatim(dst, "verbatim", verbatim_); err != nil {
 		return fold.NewPrefix[TextKey](nil, err)
 	}
@@ -105,14 +100,12 @@ func TextByEscVerbatim(esc_ string, verbatim_ string) TextPrefix {
 func TextByEscVerbatimHex(esc_ string, verbatim_ string, hex_ string) TextPrefix {
 	var err error
 	dst := []byte("text.")
-	dst = fold.AppendESC(dst, esc_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, esc_), '.')
 	if dst, err = fold.AppendVerbatim(dst, "verbatim", verbatim_); err != nil {
 		return fold.NewPrefix[TextKey](nil, err)
 	}
 	dst = append(dst, '.')
-	dst = fold.AppendHex(dst, hex_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendHex(dst, hex_), '.')
 	return fold.NewPrefix[TextKey](dst, nil)
 }
 
@@ -120,16 +113,13 @@ func TextByEscVerbatimHex(esc_ string, verbatim_ string, hex_ string) TextPrefix
 func TextByEscVerbatimHexDigest(esc_ string, verbatim_ string, hex_ string, digest_ string) TextPrefix {
 	var err error
 	dst := []byte("text.")
-	dst = fold.AppendESC(dst, esc_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, esc_), '.')
 	if dst, err = fold.AppendVerbatim(dst, "verbatim", verbatim_); err != nil {
 		return fold.NewPrefix[TextKey](nil, err)
 	}
 	dst = append(dst, '.')
-	dst = fold.AppendHex(dst, hex_)
-	dst = append(dst, '.')
-	dst = fold.AppendHex(dst, digest_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendHex(dst, hex_), '.')
+	dst = append(fold.AppendHex(dst, digest_), '.')
 	return fold.NewPrefix[TextKey](dst, nil)
 }
 
@@ -254,24 +244,15 @@ type NumberKey struct {
 // AppendKey appends the NATS key to dst.
 func (k NumberKey) AppendKey(dst []byte) ([]byte, error) {
 	dst = append(dst, "number."...)
-	dst = fold.AppendInt(dst, k.I32)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, k.S32)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, k.F32)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, k.I64)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, k.S64)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, k.F64)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, k.U32)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, k.X32)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, k.U64)
-	dst = append(dst, '.')
+	dst = append(fold.AppendInt(dst, k.I32), '.')
+	dst = append(fold.AppendInt(dst, k.S32), '.')
+	dst = append(fold.AppendInt(dst, k.F32), '.')
+	dst = append(fold.AppendInt(dst, k.I64), '.')
+	dst = append(fold.AppendInt(dst, k.S64), '.')
+	dst = append(fold.AppendInt(dst, k.F64), '.')
+	dst = append(fold.AppendInt(dst, k.U32), '.')
+	dst = append(fold.AppendInt(dst, k.X32), '.')
+	dst = append(fold.AppendInt(dst, k.U64), '.')
 	dst = fold.AppendInt(dst, k.X64)
 	return dst, nil
 }
@@ -326,144 +307,99 @@ func NumberAll() NumberPrefix {
 // NumberByI32 is every row of one I32.
 func NumberByI32(i32_ int32) NumberPrefix {
 	dst := []byte("number.")
-	dst = fold.AppendInt(dst, i32_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendInt(dst, i32_), '.')
 	return fold.NewPrefix[NumberKey](dst, nil)
 }
 
 // NumberByI32S32 is every row of one I32 and S32.
 func NumberByI32S32(i32_ int32, s32_ int32) NumberPrefix {
 	dst := []byte("number.")
-	dst = fold.AppendInt(dst, i32_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, s32_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendInt(dst, i32_), '.')
+	dst = append(fold.AppendInt(dst, s32_), '.')
 	return fold.NewPrefix[NumberKey](dst, nil)
 }
 
 // NumberByI32S32F32 is every row of one I32, S32 and F32.
 func NumberByI32S32F32(i32_ int32, s32_ int32, f32_ int32) NumberPrefix {
 	dst := []byte("number.")
-	dst = fold.AppendInt(dst, i32_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, s32_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, f32_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendInt(dst, i32_), '.')
+	dst = append(fold.AppendInt(dst, s32_), '.')
+	dst = append(fold.AppendInt(dst, f32_), '.')
 	return fold.NewPrefix[NumberKey](dst, nil)
 }
 
 // NumberByI32S32F32I64 is every row of one I32, S32, F32 and I64.
 func NumberByI32S32F32I64(i32_ int32, s32_ int32, f32_ int32, i64_ int64) NumberPrefix {
 	dst := []byte("number.")
-	dst = fold.AppendInt(dst, i32_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, s32_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, f32_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, i64_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendInt(dst, i32_), '.')
+	dst = append(fold.AppendInt(dst, s32_), '.')
+	dst = append(fold.AppendInt(dst, f32_), '.')
+	dst = append(fold.AppendInt(dst, i64_), '.')
 	return fold.NewPrefix[NumberKey](dst, nil)
 }
 
 // NumberByI32S32F32I64S64 is every row of one I32, S32, F32, I64 and S64.
 func NumberByI32S32F32I64S64(i32_ int32, s32_ int32, f32_ int32, i64_ int64, s64_ int64) NumberPrefix {
 	dst := []byte("number.")
-	dst = fold.AppendInt(dst, i32_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, s32_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, f32_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, i64_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, s64_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendInt(dst, i32_), '.')
+	dst = append(fold.AppendInt(dst, s32_), '.')
+	dst = append(fold.AppendInt(dst, f32_), '.')
+	dst = append(fold.AppendInt(dst, i64_), '.')
+	dst = append(fold.AppendInt(dst, s64_), '.')
 	return fold.NewPrefix[NumberKey](dst, nil)
 }
 
 // NumberByI32S32F32I64S64F64 is every row of one I32, S32, F32, I64, S64 and F64.
 func NumberByI32S32F32I64S64F64(i32_ int32, s32_ int32, f32_ int32, i64_ int64, s64_ int64, f64_ int64) NumberPrefix {
 	dst := []byte("number.")
-	dst = fold.AppendInt(dst, i32_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, s32_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, f32_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, i64_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, s64_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, f64_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendInt(dst, i32_), '.')
+	dst = append(fold.AppendInt(dst, s32_), '.')
+	dst = append(fold.AppendInt(dst, f32_), '.')
+	dst = append(fold.AppendInt(dst, i64_), '.')
+	dst = append(fold.AppendInt(dst, s64_), '.')
+	dst = append(fold.AppendInt(dst, f64_), '.')
 	return fold.NewPrefix[NumberKey](dst, nil)
 }
 
 // NumberByI32S32F32I64S64F64U32 is every row of one I32, S32, F32, I64, S64, F64 and U32.
 func NumberByI32S32F32I64S64F64U32(i32_ int32, s32_ int32, f32_ int32, i64_ int64, s64_ int64, f64_ int64, u32_ uint32) NumberPrefix {
 	dst := []byte("number.")
-	dst = fold.AppendInt(dst, i32_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, s32_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, f32_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, i64_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, s64_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, f64_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, u32_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendInt(dst, i32_), '.')
+	dst = append(fold.AppendInt(dst, s32_), '.')
+	dst = append(fold.AppendInt(dst, f32_), '.')
+	dst = append(fold.AppendInt(dst, i64_), '.')
+	dst = append(fold.AppendInt(dst, s64_), '.')
+	dst = append(fold.AppendInt(dst, f64_), '.')
+	dst = append(fold.AppendInt(dst, u32_), '.')
 	return fold.NewPrefix[NumberKey](dst, nil)
 }
 
 // NumberByI32S32F32I64S64F64U32X32 is every row of one I32, S32, F32, I64, S64, F64, U32 and X32.
 func NumberByI32S32F32I64S64F64U32X32(i32_ int32, s32_ int32, f32_ int32, i64_ int64, s64_ int64, f64_ int64, u32_ uint32, x32_ uint32) NumberPrefix {
 	dst := []byte("number.")
-	dst = fold.AppendInt(dst, i32_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, s32_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, f32_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, i64_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, s64_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, f64_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, u32_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, x32_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendInt(dst, i32_), '.')
+	dst = append(fold.AppendInt(dst, s32_), '.')
+	dst = append(fold.AppendInt(dst, f32_), '.')
+	dst = append(fold.AppendInt(dst, i64_), '.')
+	dst = append(fold.AppendInt(dst, s64_), '.')
+	dst = append(fold.AppendInt(dst, f64_), '.')
+	dst = append(fold.AppendInt(dst, u32_), '.')
+	dst = append(fold.AppendInt(dst, x32_), '.')
 	return fold.NewPrefix[NumberKey](dst, nil)
 }
 
 // NumberByI32S32F32I64S64F64U32X32U64 is every row of one I32, S32, F32, I64, S64, F64, U32, X32 and U64.
 func NumberByI32S32F32I64S64F64U32X32U64(i32_ int32, s32_ int32, f32_ int32, i64_ int64, s64_ int64, f64_ int64, u32_ uint32, x32_ uint32, u64_ uint64) NumberPrefix {
 	dst := []byte("number.")
-	dst = fold.AppendInt(dst, i32_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, s32_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, f32_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, i64_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, s64_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, f64_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, u32_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, x32_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, u64_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendInt(dst, i32_), '.')
+	dst = append(fold.AppendInt(dst, s32_), '.')
+	dst = append(fold.AppendInt(dst, f32_), '.')
+	dst = append(fold.AppendInt(dst, i64_), '.')
+	dst = append(fold.AppendInt(dst, s64_), '.')
+	dst = append(fold.AppendInt(dst, f64_), '.')
+	dst = append(fold.AppendInt(dst, u32_), '.')
+	dst = append(fold.AppendInt(dst, x32_), '.')
+	dst = append(fold.AppendInt(dst, u64_), '.')
 	return fold.NewPrefix[NumberKey](dst, nil)
 }
 
@@ -582,12 +518,9 @@ type WideKey struct {
 // AppendKey appends the NATS key to dst.
 func (k WideKey) AppendKey(dst []byte) ([]byte, error) {
 	dst = append(dst, "wide."...)
-	dst = fold.AppendHexInt(dst, k.I32)
-	dst = append(dst, '.')
-	dst = fold.AppendHexInt(dst, k.I64)
-	dst = append(dst, '.')
-	dst = fold.AppendHexInt(dst, k.U32)
-	dst = append(dst, '.')
+	dst = append(fold.AppendHexInt(dst, k.I32), '.')
+	dst = append(fold.AppendHexInt(dst, k.I64), '.')
+	dst = append(fold.AppendHexInt(dst, k.U32), '.')
 	dst = fold.AppendHexInt(dst, k.U64)
 	return dst, nil
 }
@@ -630,30 +563,24 @@ func WideAll() WidePrefix {
 // WideByI32 is every row of one I32.
 func WideByI32(i32_ int32) WidePrefix {
 	dst := []byte("wide.")
-	dst = fold.AppendHexInt(dst, i32_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendHexInt(dst, i32_), '.')
 	return fold.NewPrefix[WideKey](dst, nil)
 }
 
 // WideByI32I64 is every row of one I32 and I64.
 func WideByI32I64(i32_ int32, i64_ int64) WidePrefix {
 	dst := []byte("wide.")
-	dst = fold.AppendHexInt(dst, i32_)
-	dst = append(dst, '.')
-	dst = fold.AppendHexInt(dst, i64_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendHexInt(dst, i32_), '.')
+	dst = append(fold.AppendHexInt(dst, i64_), '.')
 	return fold.NewPrefix[WideKey](dst, nil)
 }
 
 // WideByI32I64U32 is every row of one I32, I64 and U32.
 func WideByI32I64U32(i32_ int32, i64_ int64, u32_ uint32) WidePrefix {
 	dst := []byte("wide.")
-	dst = fold.AppendHexInt(dst, i32_)
-	dst = append(dst, '.')
-	dst = fold.AppendHexInt(dst, i64_)
-	dst = append(dst, '.')
-	dst = fold.AppendHexInt(dst, u32_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendHexInt(dst, i32_), '.')
+	dst = append(fold.AppendHexInt(dst, i64_), '.')
+	dst = append(fold.AppendHexInt(dst, u32_), '.')
 	return fold.NewPrefix[WideKey](dst, nil)
 }
 
@@ -772,12 +699,9 @@ type ChoiceKey struct {
 // AppendKey appends the NATS key to dst.
 func (k ChoiceKey) AppendKey(dst []byte) ([]byte, error) {
 	dst = append(dst, "choice."...)
-	dst = fold.AppendBool(dst, k.On)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, k.Color)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, k.Size)
-	dst = append(dst, '.')
+	dst = append(fold.AppendBool(dst, k.On), '.')
+	dst = append(fold.AppendInt(dst, k.Color), '.')
+	dst = append(fold.AppendInt(dst, k.Size), '.')
 	dst = fold.AppendHexInt(dst, k.Hue)
 	return dst, nil
 }
@@ -820,30 +744,24 @@ func ChoiceAll() ChoicePrefix {
 // ChoiceByOn is every row of one On.
 func ChoiceByOn(on_ bool) ChoicePrefix {
 	dst := []byte("choice.")
-	dst = fold.AppendBool(dst, on_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendBool(dst, on_), '.')
 	return fold.NewPrefix[ChoiceKey](dst, nil)
 }
 
 // ChoiceByOnColor is every row of one On and Color.
 func ChoiceByOnColor(on_ bool, color_ palettev1.Color) ChoicePrefix {
 	dst := []byte("choice.")
-	dst = fold.AppendBool(dst, on_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, color_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendBool(dst, on_), '.')
+	dst = append(fold.AppendInt(dst, color_), '.')
 	return fold.NewPrefix[ChoiceKey](dst, nil)
 }
 
 // ChoiceByOnColorSize is every row of one On, Color and Size.
 func ChoiceByOnColorSize(on_ bool, color_ palettev1.Color, size_ typesv1.Choice_Size) ChoicePrefix {
 	dst := []byte("choice.")
-	dst = fold.AppendBool(dst, on_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, color_)
-	dst = append(dst, '.')
-	dst = fold.AppendInt(dst, size_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendBool(dst, on_), '.')
+	dst = append(fold.AppendInt(dst, color_), '.')
+	dst = append(fold.AppendInt(dst, size_), '.')
 	return fold.NewPrefix[ChoiceKey](dst, nil)
 }
 

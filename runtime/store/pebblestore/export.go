@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -64,8 +65,9 @@ func (s *Store) clearTarget(dir string) error {
 	return s.fs.Remove(dir)
 }
 
-// Settle flushes and compacts, so that a read looks at one table. It belongs after a hydrate, during which compactions
-// are held back.
+// Settle ends a hydrate's hold on compactions, flushes, and waits until Pebble has nothing left to compact: a read then
+// asks one table of each level in use. It does not push everything to the last level, which would write all of it
+// several times over for a few percent.
 func (s *Store) Settle(ctx context.Context) error {
 	if err := s.refs.acquire(); err != nil {
 		return err
@@ -81,6 +83,12 @@ func (s *Store) Settle(ctx context.Context) error {
 	return nil
 }
 
+const (
+	settlePoll = 5 * time.Millisecond
+	// settleQuiet is how long nothing must be compacted while level 0 is still deep: Pebble looks for work every 100 ms.
+	settleQuiet = 300 * time.Millisecond
+)
+
 func (s *Store) settle(ctx context.Context) error {
 	flushed, err := s.db.AsyncFlush()
 	if err != nil {
@@ -91,5 +99,20 @@ func (s *Store) settle(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return s.db.Compact(ctx, []byte{0}, []byte{0xFF, 0xFF}, false)
+	tick := time.NewTicker(settlePoll)
+	defer tick.Stop()
+	busy := time.Now()
+	for {
+		m := s.db.Metrics()
+		if m.Compact.NumInProgress > 0 {
+			busy = time.Now()
+		} else if m.Levels[0].Sublevels <= 1 || time.Since(busy) > settleQuiet {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }

@@ -27,6 +27,18 @@ func TestHydrateHoldsCompactions(t *testing.T) {
 	if got := depth(); got != tables-1 && got != tables { // the first may go to a lower level
 		t.Errorf("depth is %d after %d bulk batches", got, tables)
 	}
+	if err := s.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := depth(); got > 1 {
+		t.Errorf("depth is %d after Settle", got)
+	}
+	for range tables {
+		apply(true)
+	}
+	if got := depth(); got < tables-1 {
+		t.Errorf("depth is %d after %d more", got, tables)
+	}
 	apply(false)
 	limit := time.NewTimer(30 * time.Second)
 	defer limit.Stop()

@@ -94,8 +94,8 @@ func (p *plainAndBulk) empty() error {
 			return err
 		}
 		b := &store.Batch{}
-		for _, kv := range pairs {
-			b.Ops = append(b.Ops, store.Op{Key: []byte(kv.key), Delete: true})
+		for _, pair := range pairs {
+			b.Ops = append(b.Ops, store.Op{Key: []byte(pair.key), Delete: true})
 		}
 		if err := s.Apply(p.ctx, b, kv.Cursor{}); err != nil {
 			return err

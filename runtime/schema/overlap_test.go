@@ -1,0 +1,87 @@
+package schema
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/typedfold/fold/runtime/keyenc"
+)
+
+// TestOverlapAgainstKeys: for random pairs of patterns, Overlap finds every key of a small world that both accept, and
+// both accept every witness.
+func TestOverlapAgainstKeys(t *testing.T) {
+	world := []string{"a", "b", "pa1", "a1", "00", "1", "-", "z-", "_", "/2F", "0000000A"}
+	keys := [][]string{}
+	for _, x := range world {
+		keys = append(keys, []string{"k", x})
+		for _, y := range world {
+			keys = append(keys, []string{"k", x, y}, []string{"k", x, y, "a"}, []string{"k", x, y, "00"})
+		}
+	}
+	random := rand.New(rand.NewPCG(3, 4))
+	overlaps := 0
+	for range 2000 {
+		a, b := randomTable(random, world), randomTable(random, world)
+		witness, overlap := Overlap(a, b)
+		if overlap {
+			overlaps++
+			if tokens := strings.Split(witness, "."); !accepts(a, tokens) || !accepts(b, tokens) {
+				t.Errorf("%s and %s: %q is no witness", a.Key(), b.Key(), witness)
+			}
+			continue
+		}
+		if i := slices.IndexFunc(keys, func(key []string) bool { return accepts(a, key) && accepts(b, key) }); i >= 0 {
+			t.Errorf("%s and %s do not overlap, but both accept %q", a.Key(), b.Key(), keys[i])
+		}
+	}
+	if overlaps < 100 || overlaps > 1900 {
+		t.Errorf("%d of 2000 pairs overlap: the test says too little", overlaps)
+	}
+}
+
+func randomTable(random *rand.Rand, literals []string) *Table {
+	t := &Table{Pattern: []Token{{Literal: "k", Var: -1}}}
+	n := 1 + random.IntN(3)
+	for i := range n {
+		if random.IntN(3) == 0 {
+			t.Pattern = append(t.Pattern, Token{Literal: literals[random.IntN(len(literals))], Var: -1})
+			continue
+		}
+		v := Var{Name: "v", Kind: keyenc.KindString, Enc: keyenc.EncESC, Tail: i == n-1 && random.IntN(3) == 0}
+		if !v.Tail {
+			v.Kind = keyenc.KindString + keyenc.Kind(random.IntN(7))
+			v.Enc = v.Kind.Default()
+			if other := keyenc.EncESC + keyenc.Encoding(random.IntN(6)); other.Fits(v.Kind) && supported(other) {
+				v.Enc = other
+			}
+		}
+		t.Pattern = append(t.Pattern, Token{Var: len(t.Vars)})
+		t.Vars = append(t.Vars, v)
+	}
+	return t
+}
+
+// accepts decides by the decoders whether the tokens are a key of the table.
+func accepts(t *Table, tokens []string) bool {
+	for i, tok := range t.Pattern {
+		if i >= len(tokens) {
+			return false
+		}
+		switch {
+		case tok.Var < 0:
+			if tok.Literal != tokens[i] {
+				return false
+			}
+		case t.Vars[tok.Var].Tail:
+			_, err := keyenc.ParseTail(strings.Join(tokens[i:], "."))
+			return err == nil
+		default:
+			if !keyenc.InImage(t.Vars[tok.Var].Enc, t.Vars[tok.Var].Kind, tokens[i]) {
+				return false
+			}
+		}
+	}
+	return len(tokens) == len(t.Pattern)
+}

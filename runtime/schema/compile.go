@@ -77,6 +77,9 @@ func (c *compiler) run() {
 		c.add(nil, newerHint,
 			"the table option of %s has unknown field %d", c.md.Name(), n)
 	}
+	if n := unknownField(c.file.ProtoReflect()); n > 0 {
+		c.addAt(c.md.ParentFile(), nil, newerHint, "the (fold.v1.file) option has unknown field %d", n)
+	}
 	c.checkMessage()
 	c.names()
 	c.bucket()

@@ -146,6 +146,24 @@ func evictsByLimit(c *jetstream.StreamConfig) bool {
 	return c.Discard == jetstream.DiscardOld && (c.MaxBytes > 0 || c.MaxMsgs > 0)
 }
 
+// ageOnly reports whether age is the only way in which retention can take a current value.
+func ageOnly(c *jetstream.StreamConfig) bool {
+	return c.MaxAge > 0 && !c.AllowMsgTTL && !evictsByLimit(c)
+}
+
+// gapIsYoung reports whether nothing can have aged out of a gap whose messages were all written after writtenAt.
+func gapIsYoung(info *jetstream.StreamInfo, writtenAt int64) bool {
+	if info.TimeStamp.IsZero() {
+		return false
+	}
+	return protocol.GapHoldsNoEviction(protocol.GapAge{
+		AgeOnly:   ageOnly(&info.Config),
+		MaxAge:    info.Config.MaxAge.Nanoseconds(),
+		WrittenAt: writtenAt,
+		Now:       info.TimeStamp.UnixNano(),
+	})
+}
+
 // kindToOp is the update that an event of the log is.
 func kindToOp(k protocol.EventKind) kv.Op {
 	switch k {

@@ -77,22 +77,43 @@ func (r *rig) delete(t testing.TB, key string) uint64 {
 // fill puts n keys without waiting for each.
 func (r *rig) fill(t testing.TB, n int, key func(i int) string) {
 	t.Helper()
+	var sent []jetstream.PubAckFuture
 	acknowledged := func() {
-		select {
-		case <-r.js.PublishAsyncComplete():
-		case <-bounded(t).Done():
-			t.Fatal("puts not acknowledged")
+		for _, f := range sent {
+			select {
+			case <-f.Ok():
+			case err := <-f.Err():
+				t.Fatal(err)
+			case <-bounded(t).Done():
+				t.Fatal("puts not acknowledged")
+			}
 		}
+		sent = sent[:0]
 	}
 	for i := range n {
-		if i%1000 == 999 {
-			acknowledged()
-		}
-		if _, err := r.js.PublishAsync("$KV.b."+key(i), fmt.Appendf(nil, "v%d", i)); err != nil {
+		f, err := r.js.PublishAsync("$KV.b."+key(i), fmt.Appendf(nil, "v%d", i))
+		if err != nil {
 			t.Fatal(err)
+		}
+		if sent = append(sent, f); len(sent) == 1000 {
+			acknowledged()
 		}
 	}
 	acknowledged()
+}
+
+// ready waits until the bucket answers again.
+func (r *rig) ready(t testing.TB) {
+	t.Helper()
+	err := poll(bounded(t), func() (bool, error) {
+		ctx, cancel := context.WithTimeout(bounded(t), 200*time.Millisecond)
+		defer cancel()
+		_, err := r.bucket.Info(ctx)
+		return err == nil, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func wantErr(t *testing.T, err, want error) {

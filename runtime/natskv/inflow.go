@@ -62,7 +62,7 @@ func (w *watch) deliverLocked(m *nats.Msg, key string) {
 	default:
 		w.received = ack.consumerSeq
 		w.gapped = w.gapped || ack.streamSeq != w.lastRev+1
-		w.lastRev, w.pending = ack.streamSeq, ack.pending
+		w.lastRev, w.lastNano, w.pending = ack.streamSeq, ack.unixNano, ack.pending
 	}
 	if w.exact || w.req.Scope.Contains(key) {
 		w.in = append(w.in, kv.Update{

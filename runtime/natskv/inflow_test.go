@@ -156,6 +156,18 @@ func TestSilenceEndsTheWatch(t *testing.T) {
 	}
 }
 
+func TestDeliveriesThatTheServerCountsMustArrive(t *testing.T) {
+	w := idleWatch(BucketConfig{Watch: WatchConfig{Heartbeat: 20 * time.Millisecond}}, kv.AllKeys())
+	past := time.Now().Add(-time.Minute)
+	w.outstanding = 0
+	w.pullBody = nil
+	w.heardAt, w.arrivedAt, w.dataAt, w.probedAt = past, past, time.Now(), time.Now()
+	w.claim = &claim{head: 9, delivered: 3, at: past}
+	if err := w.checkAlive(); err != nil || !errors.Is(w.lost, kv.ErrWatchLost) {
+		t.Fatalf("lost %v, %v", w.lost, err)
+	}
+}
+
 // BenchmarkTakeIn is what this package adds to each delivery, both goroutines' shares.
 func BenchmarkTakeIn(b *testing.B) {
 	const n = 5000

@@ -66,9 +66,7 @@ func TestServerRestartLosesTheWatchAndNothingElse(t *testing.T) {
 	if err := r.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	if err := poll(bounded(t), func() (bool, error) { return r.nc.IsConnected(), nil }); err != nil {
-		t.Fatal(err)
-	}
+	r.ready(t)
 	r.fill(t, 50, func(i int) string { return fmt.Sprintf("n%d", i) })
 	if lost := r.follow(t, w, 10, 60); lost == 0 {
 		t.Error("a consumer in memory outlived its server")
@@ -180,9 +178,7 @@ func TestBrokenConnectionUnderFlight(t *testing.T) {
 		if err := r.DropClients(); err != nil {
 			t.Fatal(err)
 		}
-		if err := poll(bounded(t), func() (bool, error) { return r.nc.IsConnected(), nil }); err != nil {
-			t.Fatal(err)
-		}
+		r.ready(t)
 	}
 	t.Logf("lost %d watches", r.follow(t, w, uint64(len(d.Updates)), n))
 }

@@ -71,7 +71,8 @@ func (b *Bucket) open(ctx context.Context, req kv.OpenRequest, kind openKind) (_
 		return nil, fmt.Errorf("check consumer: %w", asBucketError(b.name, err))
 	}
 	cursor := req.After.Revision()
-	if !w.relist && (!protocol.ConsumerStartsAt(cursor, state.Delivered.Stream) || !protocol.ResumeWindowOK(cursor, after.State.FirstSeq)) {
+	whole := protocol.ConsumerStartsAt(cursor, state.Delivered.Stream) && protocol.ResumeWindowOK(cursor, after.State.FirstSeq)
+	if !w.relist && !whole && !gapIsYoung(after, w.lastNano) {
 		first := max(after.State.FirstSeq, state.Delivered.Stream+1)
 		return nil, &kv.ExpiredError{Bucket: b.name, Cursor: req.After, First: first}
 	}
@@ -114,11 +115,15 @@ func (b *Bucket) judge(ctx context.Context, req kv.OpenRequest, info *jetstream.
 	if req.After.IsNone() {
 		return answer, nil
 	}
-	if _, ok := protocol.ResumeStart(cursor); !ok || !protocol.ResumeWindowOK(cursor, info.State.FirstSeq) {
+	whole := protocol.ResumeWindowOK(cursor, info.State.FirstSeq) || gapIsYoung(info, writtenNano(req.After))
+	if _, ok := protocol.ResumeStart(cursor); !ok || !whole {
 		return 0, &kv.ExpiredError{Bucket: b.name, Cursor: req.After, First: info.State.FirstSeq}
 	}
 	return answer, nil
 }
+
+// writtenNano is the server's time of a cursor's message; 0 when it is not known.
+func writtenNano(c kv.Cursor) int64 { return nanos(c.Written()) }
 
 // lookUp reads noted messages back from the leader.
 func (b *Bucket) lookUp(ctx context.Context, samples []kv.Sample, last uint64) ([]protocol.SampleFound, error) {
@@ -157,8 +162,8 @@ func (b *Bucket) newWatch(req kv.OpenRequest, info *jetstream.StreamInfo) *watch
 	}
 	w.nextSubject = b.api.prefix + "CONSUMER.MSG.NEXT." + b.stream + "." + w.consumer
 	w.probes, w.stopProbes = context.WithCancel(context.Background())
-	w.lastRev = req.After.Revision()
-	w.handed.rev = w.lastRev
+	w.lastRev, w.lastNano = req.After.Revision(), writtenNano(req.After)
+	w.handed.rev, w.handed.nano = w.lastRev, w.lastNano
 	w.heardAt, w.arrivedAt, w.dataAt, w.probedAt, w.probed = now, now, now, now, unprobed
 	return w
 }

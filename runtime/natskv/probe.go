@@ -26,6 +26,7 @@ const (
 // claim is what a probe found out: the head was read first, then the consumer's counts, then the log's bounds.
 type claim struct {
 	head      uint64
+	headNano  int64 // the server's time when it was read; 0 is not known
 	pending   uint64
 	delivered uint64
 	bounds    *jetstream.StreamInfo // nil when the head needs no guard
@@ -82,18 +83,19 @@ func (w *watch) probe(head uint64) {
 var errReplaced = fmt.Errorf("replaced")
 
 func (w *watch) ask(ctx context.Context, head uint64) (c claim, err error) {
+	headTime := w.info.ServerTime
 	if head == 0 {
 		info, err := w.bounds(ctx)
 		if err != nil {
 			return claim{}, err
 		}
-		head = info.State.LastSeq
+		head, headTime = info.State.LastSeq, info.TimeStamp
 	}
 	state, err := w.b.api.consumerInfo(ctx, w.b.stream, w.consumer)
 	if err != nil {
 		return claim{}, err
 	}
-	c = claim{head: head, pending: state.NumPending, delivered: state.Delivered.Consumer, at: time.Now()}
+	c = claim{head: head, headNano: nanos(headTime), pending: state.NumPending, delivered: state.Delivered.Consumer, at: time.Now()}
 	if w.mustGuard(head) {
 		if c.bounds, err = w.bounds(ctx); err != nil {
 			return claim{}, err
@@ -133,11 +135,11 @@ func (w *watch) useClaim() error {
 		return nil
 	}
 	if c.bounds != nil {
-		if err := w.overrun(w.handed.rev, c.bounds); err != nil {
+		if err := w.overrun(c.bounds); err != nil {
 			return err
 		}
 	}
-	w.handed.rev = c.head
+	w.handed.pass(c.head, c.headNano)
 	return nil
 }
 
@@ -162,20 +164,30 @@ func (w *watch) guard(ctx context.Context, gapped bool) error {
 		return &lostError{bucket: w.b.name, why: "a gap in the revisions can't be checked", err: err}
 	}
 	w.checkAt = time.Now()
-	return w.overrun(w.handed.rev, info)
+	return w.overrun(info)
 }
 
-// overrun is the window kernel on a watch that has everything up to base. A re-list owes nothing below the head that
-// it began at. In a filtered watch of a log that evicts nothing, the head moves by supersession only.
-func (w *watch) overrun(base uint64, now *jetstream.StreamInfo) error {
+// overrun is the window kernel on a watch that has everything up to what it handed out. A re-list owes nothing below
+// the head that it began at. In a filtered watch of a log that evicts nothing, the head moves by supersession only; so
+// it does where all that may be missing is too young to have aged out.
+func (w *watch) overrun(now *jetstream.StreamInfo) error {
 	if !w.req.Scope.IsAll() && !evictsCurrentValues(&now.Config) {
 		return nil
 	}
+	base := w.handed
 	if w.relist {
-		base = max(base, w.info.Last)
+		base.pass(w.info.Last, nanos(w.info.ServerTime))
 	}
-	if protocol.ResumeWindowOK(base, now.State.FirstSeq) {
+	if protocol.ResumeWindowOK(base.rev, now.State.FirstSeq) || gapIsYoung(now, base.nano) {
 		return nil
 	}
-	return &kv.ExpiredError{Bucket: w.b.name, Cursor: kv.CursorAt(base), First: now.State.FirstSeq}
+	return &kv.ExpiredError{Bucket: w.b.name, Cursor: kv.CursorAt(base.rev), First: now.State.FirstSeq}
+}
+
+// nanos is a time of the server; 0 when it is not known.
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
 }

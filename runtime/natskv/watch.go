@@ -49,6 +49,7 @@ type inflow struct {
 	inBytes     int
 	received    uint64 // deliveries, without a hole
 	lastRev     uint64 // of the last of them whose revision is known; at first the cursor
+	lastNano    int64  // its time
 	pending     uint64 // matching messages that the server had left after it
 	gapped      bool   // a revision was left out since the reader's last look
 	activity    uint64 // goes up with everything heard or asked
@@ -81,6 +82,14 @@ type outflow struct {
 // mark is a place in the deliveries.
 type mark struct {
 	received, rev, pending uint64
+	nano                   int64 // a server time after rev was written and before the next one was; 0 is not known
+}
+
+// pass moves the mark to a later revision.
+func (m *mark) pass(rev uint64, nano int64) {
+	if rev > m.rev {
+		m.rev, m.nano = rev, nano
+	}
 }
 
 var errClosed = errors.New("closed")
@@ -130,11 +139,12 @@ func (w *watch) take(ctx context.Context, d kv.Delivery, limit, maxBytes int) (_
 			break
 		}
 		d.Updates = append(d.Updates, *u)
-		w.handed.rev = max(w.handed.rev, u.Version.Rank())
+		w.handed.pass(u.Version.Rank(), u.UnixNano)
 		*u = kv.Update{}
 	}
 	if w.at == len(w.out) {
-		w.handed.received, w.handed.rev = w.outEnd.received, max(w.handed.rev, w.outEnd.rev)
+		w.handed.received = w.outEnd.received
+		w.handed.pass(w.outEnd.rev, w.outEnd.nano)
 		if err := w.useClaim(); err != nil && w.at == from {
 			return d, false, err
 		}
@@ -164,7 +174,7 @@ func (w *watch) swap() (gapped, held bool, lost error) {
 	}
 	w.out, w.in = w.in, w.out[:0]
 	w.at, w.inBytes = 0, 0
-	w.outEnd = mark{received: w.received, rev: w.lastRev, pending: w.pending}
+	w.outEnd = mark{received: w.received, rev: w.lastRev, pending: w.pending, nano: w.lastNano}
 	gapped, w.gapped = w.gapped, false
 	w.pullLocked()
 	return gapped, false, w.lost

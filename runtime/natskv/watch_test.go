@@ -393,3 +393,24 @@ func TestNextKeepsItsLimits(t *testing.T) {
 		t.Fatalf("%d pending at the end", d.Pending)
 	}
 }
+
+func TestSupersessionIsNoExpiryWhileNothingCanHaveAged(t *testing.T) {
+	cfg := natskv.BucketConfig{MaxAge: time.Hour, MessageTTL: natskv.Off}
+	r := newRig(t, cfg)
+	r.put(t, "a", "old")
+	w := r.watch(t, kv.OpenRequest{})
+	first := w.until(t, 1)[0]
+	for range 3 {
+		r.put(t, "a", "new")
+	}
+	fresh := kv.Cursor{Version: kv.Revision(1), SeenEvicting: true, WrittenAt: uint64(first.UnixNano / 1e6)}
+	if s := r.watch(t, kv.OpenRequest{After: fresh}).until(t, 4).text(); s != "a=new@4 put" {
+		t.Error(s)
+	}
+	stale := fresh
+	stale.WrittenAt -= uint64((31 * time.Minute).Milliseconds())
+	for _, c := range []kv.Cursor{kv.CursorAt(1), stale} {
+		_, err := r.bucket.Open(bounded(t), kv.OpenRequest{After: c})
+		wantErr(t, err, kv.ErrCursorExpired)
+	}
+}

@@ -58,35 +58,41 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) (err er
 	if err != nil {
 		return err
 	}
-	f, rings, err := startFold(ctx, bucket, *data, log)
+	n, err := startNode(ctx, bucket, *data, log)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
+	defer func() { err = errors.Join(err, n.fold.Close()) }()
 	if session.URL != "" {
 		if err := startSample(ctx, bucket); err != nil {
 			return err
 		}
 	}
-	return serveHTTP(ctx, *listen, rings.Handler(), func(addr string) { explain(stdout, addr, session.URL) })
+	return serveHTTP(ctx, *listen, n.rings.Handler(), func(addr string) { explain(stdout, addr, session.URL) })
 }
 
-// startFold wires bucket, store, table and hooks.
-func startFold(ctx context.Context, bucket fold.Bucket, dir string, log *slog.Logger) (*fold.Fold, *ring.Rings, error) {
+// node is a running fold with its table and its hooks.
+type node struct {
+	fold    *fold.Fold
+	origins ringv1fold.OriginTable
+	rings   *ring.Rings
+}
+
+// startNode wires bucket, store, table and hooks.
+func startNode(ctx context.Context, bucket fold.Bucket, dir string, log *slog.Logger) (*node, error) {
 	store, err := pebblestore.Open(dir, pebblestore.Options{Logger: log})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	rings := ring.NewRings()
+	n := &node{rings: ring.NewRings()}
 	b := fold.NewBuilder(bucket, store, fold.Options{Logger: log, ShutdownTimeout: grace})
-	if _, err = ringv1fold.RegisterOrigin(b, ringv1fold.WithOriginHooks(rings)); err != nil {
-		return nil, nil, errors.Join(err, store.Close())
+	if n.origins, err = ringv1fold.RegisterOrigin(b, ringv1fold.WithOriginHooks(n.rings)); err == nil {
+		n.fold, err = b.Start(ctx)
 	}
-	f, err := b.Start(ctx)
 	if err != nil {
-		return nil, nil, errors.Join(err, store.Close())
+		return nil, errors.Join(err, store.Close()) // a fold that started owns the store; one that didn't leaves it here
 	}
-	return f, rings, nil
+	return n, nil
 }
 
 // serveHTTP serves until ctx ends, then lets requests end.

@@ -101,7 +101,7 @@ func memberOf(o *ringv1.Origin) Member {
 func (r *Rings) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{ring}", func(w http.ResponseWriter, req *http.Request) {
-		writeJSON(w, r.Get(req.PathValue("ring")).Members())
+		writeJSON(w, append([]Member{}, r.Get(req.PathValue("ring")).Members()...))
 	})
 	mux.HandleFunc("GET /{ring}/{request...}", func(w http.ResponseWriter, req *http.Request) {
 		order := r.Get(req.PathValue("ring")).Order(req.PathValue("request"))

@@ -1,5 +1,4 @@
-// Package natscli runs the nats command line tool, as a client of a bucket that is not ours.
-package natscli
+package exampletest
 
 import (
 	"bufio"
@@ -13,26 +12,24 @@ import (
 	"time"
 )
 
-// timeout bounds one command. The build of the tool is bounded by the test's own deadline.
-const timeout = 30 * time.Second
-
-// CLI is the tool with a configuration of its own, bound to one server.
-type CLI struct {
+// NATS is the nats command line tool, with a configuration of its own and bound to one server: a client of a bucket
+// that is not ours.
+type NATS struct {
 	tb     testing.TB
 	path   string
 	server string
 	env    []string
 }
 
-// New builds the tool as tools/go.mod pins it, which is quick when Go's build cache has it.
-func New(tb testing.TB, server string) *CLI {
+// NewNATS builds the tool as tools/go.mod pins it, which is quick when Go's build cache has it.
+func NewNATS(tb testing.TB, server string) *NATS {
 	tb.Helper()
 	gomod, err := exec.CommandContext(tb.Context(), "go", "env", "GOMOD").Output()
 	if err != nil {
 		tb.Fatalf("go env GOMOD: %v", err)
 	}
 	root := filepath.Dir(strings.TrimSpace(string(gomod)))
-	c := &CLI{tb: tb, path: filepath.Join(tb.TempDir(), "nats"), server: server}
+	c := &NATS{tb: tb, path: filepath.Join(tb.TempDir(), "nats"), server: server}
 	build := exec.CommandContext(tb.Context(), "go", "build", "-o", c.path, "-modfile="+filepath.Join(root, "tools", "go.mod"), "github.com/nats-io/natscli/nats")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
@@ -43,16 +40,16 @@ func New(tb testing.TB, server string) *CLI {
 	return c
 }
 
-func (c *CLI) command(ctx context.Context, args []string) *exec.Cmd {
+func (c *NATS) command(ctx context.Context, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.path, append([]string{"--server", c.server, "--no-context"}, args...)...)
 	cmd.Env = c.env
 	return cmd
 }
 
-// Try runs a command with bytes on its stdin, and gives back its stdout and whether it succeeded.
-func (c *CLI) Try(stdin []byte, args ...string) (stdout []byte, err error) {
+// Try runs a command with bytes on its stdin, within Bound, and gives back its stdout and whether it succeeded.
+func (c *NATS) Try(stdin []byte, args ...string) (stdout []byte, err error) {
 	c.tb.Helper()
-	ctx, cancel := context.WithTimeout(c.tb.Context(), timeout)
+	ctx, cancel := context.WithTimeout(c.tb.Context(), Bound)
 	defer cancel()
 	cmd := c.command(ctx, args)
 	var stderr bytes.Buffer
@@ -65,7 +62,7 @@ func (c *CLI) Try(stdin []byte, args ...string) (stdout []byte, err error) {
 }
 
 // Run is Try for a command that must succeed.
-func (c *CLI) Run(stdin []byte, args ...string) []byte {
+func (c *NATS) Run(stdin []byte, args ...string) []byte {
 	c.tb.Helper()
 	out, err := c.Try(stdin, args...)
 	if err != nil {
@@ -75,7 +72,7 @@ func (c *CLI) Run(stdin []byte, args ...string) []byte {
 }
 
 // Lines starts a command that goes on by itself, and gives its output line by line. It is ended with the test.
-func (c *CLI) Lines(args ...string) <-chan string {
+func (c *NATS) Lines(args ...string) <-chan string {
 	c.tb.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.tb.Context()))
 	cmd := c.command(ctx, args)
@@ -106,9 +103,9 @@ func (c *CLI) Lines(args ...string) <-chan string {
 }
 
 // Await reads lines until one contains a text.
-func (c *CLI) Await(lines <-chan string, text string) string {
+func (c *NATS) Await(lines <-chan string, text string) string {
 	c.tb.Helper()
-	t := time.NewTimer(timeout)
+	t := time.NewTimer(Bound)
 	defer t.Stop()
 	for {
 		select {
@@ -120,7 +117,7 @@ func (c *CLI) Await(lines <-chan string, text string) string {
 				return line
 			}
 		case <-t.C:
-			c.tb.Fatalf("no line with %q within %v", text, timeout)
+			c.tb.Fatalf("no line with %q within %v", text, Bound)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"go/format"
 	"os"
 	"os/exec"
 	"path"
@@ -64,46 +65,60 @@ func blocks(t *testing.T, langs ...string) (all []block) {
 	return all
 }
 
-// TestGoBlocksCompile vets each Go block as a package of its own. A block is a whole file, so that a reader can paste
+// TestGoBlocksCompile builds each Go block as a package of its own. A block is a whole file, so that a reader can paste
 // it.
 func TestGoBlocksCompile(t *testing.T) {
-	overlay := struct{ Replace map[string]string }{map[string]string{}}
-	dir, err := filepath.Abs(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tmp := t.TempDir()
-	args := []string{"vet", "-overlay=" + filepath.Join(tmp, "overlay.json")}
-	for i, b := range blocks(t, "go") {
+	all := blocks(t, "go")
+	for _, b := range all {
 		if !strings.HasPrefix(b.text, "package ") {
 			t.Errorf("%s: the block is no whole Go file", b.at())
-			continue
 		}
 		if strings.Contains(b.text, "/internal/") {
 			t.Errorf("%s: the block imports an internal package, which a reader can't", b.at())
 		}
+		if formatted, err := format.Source([]byte(b.text)); err != nil || string(formatted) != b.text {
+			t.Errorf("%s: the block is not formatted by gofmt: %v", b.at(), err)
+		}
+	}
+	if err := buildBlocks(t, all); err != nil {
+		t.Errorf("a Go block does not compile: %v", err)
+	}
+	broken := block{file: "README.md", line: 1, text: "package x\n\nvar n int = \"text\"\n"}
+	if err := buildBlocks(t, []block{broken}); err == nil || !strings.Contains(err.Error(), "cannot use") {
+		t.Errorf("a broken block compiles: %v", err)
+	}
+}
+
+// buildBlocks compiles files that the go command takes to be in the module, and that are nowhere on disk there.
+func buildBlocks(t *testing.T, all []block) error {
+	t.Helper()
+	dir, err := filepath.Abs(root)
+	if err != nil {
+		return err
+	}
+	tmp := t.TempDir()
+	var overlay struct{ Replace map[string]string }
+	overlay.Replace = map[string]string{}
+	args := []string{"build", "-overlay=" + filepath.Join(tmp, "overlay.json")}
+	for i, b := range all {
 		name := fmt.Sprintf("block%d", i)
 		file := filepath.Join(tmp, name+".go")
-		text := fmt.Sprintf("//line %s:%d\n%s", filepath.Join(dir, b.file), b.line, b.text)
+		text := fmt.Sprintf("//line %s:%d\n%s", b.file, b.line, b.text)
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
+			return err
 		}
 		overlay.Replace[filepath.Join(dir, "internal", "lint", "docs", name, "block.go")] = file
 		args = append(args, "./internal/lint/docs/"+name)
 	}
-	if t.Failed() {
-		return
-	}
 	list, err := json.Marshal(overlay)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	if err := os.WriteFile(filepath.Join(tmp, "overlay.json"), list, 0o600); err != nil {
-		t.Fatal(err)
+		return err
 	}
-	if _, err := goTool(args...); err != nil {
-		t.Errorf("a Go block does not compile: %v", err)
-	}
+	_, err = goTool(args...)
+	return err
 }
 
 // TestShellBlocksRun checks what the documents tell a reader to run: make targets, packages and tools that exist.

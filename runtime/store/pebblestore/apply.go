@@ -48,10 +48,7 @@ func (s *Store) Apply(ctx context.Context, b *store.Batch, c kv.Cursor) error {
 	}
 	s.mu.Unlock()
 	if s.opts.Durability == Interval && !durable {
-		select {
-		case s.kick <- struct{}{}:
-		default:
-		}
+		s.kickFlusher()
 	}
 	return nil
 }

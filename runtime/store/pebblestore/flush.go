@@ -21,8 +21,18 @@ func (s *Store) flushLoop(ctx context.Context) {
 			return // Close syncs
 		case <-wait.C:
 		}
-		if err := s.log.guard(s.syncNow); isPoison(err) {
+		switch err := s.log.guard(s.syncNow); {
+		case isPoison(err):
 			return // Apply says so
+		case err != nil:
+			s.kickFlusher() // once more, an interval later; Durable shows that it lags
 		}
+	}
+}
+
+func (s *Store) kickFlusher() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
 	}
 }

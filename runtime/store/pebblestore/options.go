@@ -59,7 +59,8 @@ type Options struct {
 	// BallastBytes is the size of a file that is given back to the disk when it is full all the same, so that what is
 	// under way can end; 0 is 16 MiB, negative has none.
 	BallastBytes int64
-	// Logger takes Pebble's messages: nil drops the informational ones and the rest as well. Errors are also returned.
+	// Logger takes Pebble's own messages: its account of flushes and compactions at debug level, what it went past or
+	// failed on as errors. Nil drops them; what concerns a caller is returned as well.
 	Logger *slog.Logger
 	// Events, when not nil, hears of flushes, compactions and the like. It is called on Pebble's own goroutines and
 	// must not call the store.
@@ -118,17 +119,19 @@ func orElse[T comparable](v *T, def T) {
 // can't be read by a build of an older Pebble, which the nodes of a fleet may still be.
 const formatVersion = pebble.FormatValueSeparation
 
-// pebbleOptions are the settings of the engine, each with its reason. The measurements behind them are those of a
-// hydrate of a million keys of 25 bytes with values of 200 in random order (BenchmarkHydrate).
+// pebbleOptions are the settings of the engine, each with its reason. The measurements are those of a hydrate of a
+// million keys (BenchmarkApply) and of reads from what it leaves.
 func (o *Options) pebbleOptions(fs vfs.FS, hydrating *atomic.Bool) *pebble.Options {
 	p := &pebble.Options{
 		FS:                 fs,
 		FormatMajorVersion: formatVersion,
-		// 16 MiB: a larger skiplist costs more for each insert and read (64 MiB: a fifth more), a smaller one more flushes.
+		// 16 MiB: a larger skiplist costs more for each insert and read (64 MiB: a tenth more CPU, and four times the
+		// memory), smaller ones the same CPU and more tables.
 		MemTableSize: o.MemTableBytes,
 		// Four memtables let writes go on while one is flushed on a busy machine; memory is taken as it is used.
 		MemTableStopWritesThreshold: 4,
-		// 4 is compaction at a depth of two: each table that a read has to ask more costs it a quarter of its time.
+		// 4 is compaction at a depth of two: each table more that a read has to ask costs it a quarter of its time, in
+		// spite of the filters.
 		L0CompactionThreshold: 4,
 		// Compaction starts by the depth of level 0, not by its number of files.
 		L0CompactionFileThreshold: 1000,

@@ -289,6 +289,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	if err := s.log.fatalError(); err != nil {
+		s.stop()
 		return fmt.Errorf("pebblestore: close %s: %w", s.dir, err)
 	}
 	if n := s.refs.close(); n > 0 {

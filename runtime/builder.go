@@ -101,7 +101,7 @@ func scopeMeets(s kv.Scope, t *schema.Table) bool {
 		return true
 	}
 	for _, p := range s.List() {
-		if strings.HasPrefix(p, t.Prefix()) || strings.HasPrefix(t.Prefix(), p) {
+		if strings.HasPrefix(t.Prefix(), p) || !t.Singleton() && strings.HasPrefix(p, t.Prefix()) {
 			return true
 		}
 	}
@@ -138,7 +138,7 @@ func (b *Builder) prepare(ctx context.Context, f *Fold) error {
 	}
 	for _, t := range b.tables {
 		c := &t.base().count
-		c.commits, c.allowed, c.table = &f.sink.commits, f.sink.hydrated.Load, t.base().c.name
+		c.commits, c.allowed, c.table = &f.sink.commits, f.sink.hydrated.Load, string(t.base().c.table.Message)
 		if err := c.load(b.store); err != nil {
 			return err
 		}

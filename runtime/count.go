@@ -16,7 +16,7 @@ const metaCount = "count."
 type rowCounter struct {
 	commits *sync.Mutex // held while a batch goes into the store; guards the rest
 	allowed func() bool // false while the fold hydrates: each question is then a scan
-	table   string
+	table   string      // the message's full name: two tables may share the short one
 
 	counting bool // deltas are kept
 	known    bool // n is the number

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -184,6 +185,9 @@ func (s *subscription) signal() {
 // next waits for what is queued, and takes it; after the last of it, the error that ended the watch.
 func (s *subscription) next(ctx context.Context, into []feedItem) ([]feedItem, error) {
 	for {
+		if err := ctx.Err(); err != nil {
+			return into, err
+		}
 		s.mu.Lock()
 		into, s.queue = s.queue, into[:0]
 		ended, end := s.ended, s.end
@@ -222,13 +226,13 @@ func (t *Table[K, V]) Watch(ctx context.Context, prefixes []Prefix[K], opts ...W
 			}
 			sub.prefixes = append(sub.prefixes, string(p.bytes))
 		}
+		sub.prefixes = disjoint(sub.prefixes)
 		if t.snapshot() {
 			yield(Event[K, V]{}, errors.New("watch: a table of a snapshot does not change"))
 			return
 		}
-		t.t.feed.add(sub)
+		after, ok := t.subscribe(sub), true
 		defer t.t.feed.remove(sub)
-		after, ok := uint64(0), true
 		if o.initial {
 			if after, ok = t.yieldInitial(ctx, sub, yield); !ok {
 				return
@@ -236,6 +240,29 @@ func (t *Table[K, V]) Watch(ctx context.Context, prefixes []Prefix[K], opts ...W
 		}
 		t.yieldFeed(ctx, sub, after, yield)
 	}
+}
+
+// disjoint leaves out the prefixes that begin with another one of them.
+func disjoint(prefixes []string) []string {
+	slices.Sort(prefixes)
+	var kept []string
+	for _, p := range prefixes {
+		if len(kept) == 0 || !strings.HasPrefix(p, kept[len(kept)-1]) {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+// subscribe adds the watcher, and gives the revision up to which everything was committed before. One that wants old
+// values does not begin within a commit, which may have found nobody to note them for.
+func (t *Table[K, V]) subscribe(sub *subscription) (after uint64) {
+	if sub.old {
+		t.t.count.commits.Lock()
+		defer t.t.count.commits.Unlock()
+	}
+	t.t.feed.add(sub)
+	return t.t.store.Cursor().Revision()
 }
 
 // yieldInitial yields the rows of one moment, and gives the revision that they are as of.
@@ -254,6 +281,9 @@ func (t *Table[K, V]) yieldInitial(ctx context.Context, sub *subscription, yield
 	for _, p := range prefixes {
 		for row, err := range view.List(ctx, NewPrefix[K]([]byte(p), nil)) {
 			ev := Event[K, V]{Op: OpPut, Reason: ReasonUser, Key: row.Key, New: row.Value, Rev: row.Rev, Time: row.Time, Hydrating: true}
+			if sub.old {
+				ev.old = &keptOld[K, V]{t: t.t, key: row.Key} // the first that is told of the row
+			}
 			if !yield(ev, err) || err != nil {
 				return 0, false
 			}

@@ -48,16 +48,21 @@ func (l *incarnation) opened(i kv.LogInfo) {
 
 // appendOps notes the batch's last message and appends the record to commit. A retry of the same batch notes it once.
 func (l *incarnation) appendOps(ops []store.Op, updates []kv.Update) []store.Op {
+	l.sample(updates)
+	return append(ops, store.Op{Key: store.MetaKey(metaLog), Value: encodeIncarnation(l.get())})
+}
+
+// sample notes the last message of a batch.
+func (l *incarnation) sample(updates []kv.Update) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := len(updates) - 1; i >= 0; i-- {
 		u := &updates[i]
 		if rev, ok := u.Version.Uint64(); ok && u.UnixNano > 0 {
 			l.note(kv.Sample{Revision: rev, UnixNano: u.UnixNano})
-			break
+			return
 		}
 	}
-	return append(ops, store.Op{Key: store.MetaKey(metaLog), Value: encodeIncarnation(l.known)})
 }
 
 func (l *incarnation) note(s kv.Sample) {

@@ -318,7 +318,7 @@ func (l *loop) runHooks() (in machine.Input) {
 	err := l.cfg.sink.hooks(l.ctx, l.flush.segs)
 	l.flush.hooks += time.Since(began)
 	var halt *HaltError
-	return machine.HooksDone{Err: err, Fatal: errors.As(err, &halt)}
+	return machine.HooksDone{Err: err, Fatal: errors.As(err, &halt) || errors.Is(err, errParsePanicked)}
 }
 
 func (l *loop) applyStore(f machine.Flush) machine.Input {
@@ -331,11 +331,6 @@ func (l *loop) applyStore(f machine.Flush) machine.Input {
 var errPanicked = errors.New("panicked")
 
 func (l *loop) apply(f machine.Flush) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("store apply %w: %v\n%s", errPanicked, p, debug.Stack())
-		}
-	}()
 	b := store.Batch{Updates: l.flush.segs[0].updates, Bulk: f.Bulk}
 	if len(l.flush.segs) > 1 {
 		l.flush.merged = l.flush.merged[:0]
@@ -346,6 +341,11 @@ func (l *loop) apply(f machine.Flush) (err error) {
 	}
 	ops := l.log.appendOps(l.flush.ops[:0], b.Updates)
 	defer func() { l.cfg.sink.applied(err) }()
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("store apply %w: %v\n%s", errPanicked, p, debug.Stack())
+		}
+	}()
 	if ops, err = l.cfg.sink.ops(l.flush.segs, ops); err != nil {
 		return err
 	}
@@ -360,6 +360,11 @@ func (l *loop) apply(f machine.Flush) (err error) {
 func (l *loop) flushCommitted(c machine.Committed) {
 	w := &l.flush
 	l.cfg.sink.committed(w.segs, c.Flush.Cursor)
+	if l.cfg.store == nil {
+		for _, s := range w.segs {
+			l.log.sample(s.updates)
+		}
+	}
 	if f := l.cfg.onApplied; f != nil && c.Moved {
 		durable := c.Flush.Cursor
 		if l.cfg.store != nil {

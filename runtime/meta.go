@@ -88,7 +88,7 @@ func diffLines(stored, now string) string {
 func staleCounts(s store.Store, tables []anyTable) ([]store.Op, error) {
 	known := map[string]bool{}
 	for _, t := range tables {
-		known[t.base().c.name] = true
+		known[string(t.base().c.table.Message)] = true
 	}
 	prefix := store.MetaKey(metaCount)
 	it, err := s.Iter(store.IterOptions{Lower: prefix, Upper: store.PrefixEnd(prefix)})

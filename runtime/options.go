@@ -87,7 +87,7 @@ func orDefault(v, def int) int {
 type Options struct {
 	// Bucket is the logical bucket whose tables this fold holds; default the bucket's own name.
 	Bucket string
-	// Scope narrows what is followed; default the whole bucket. A table whose keys can lie outside of it is refused.
+	// Scope narrows what is followed; default the whole bucket. A table whose keys all lie outside of it is refused.
 	Scope kv.Scope
 	Batch BatchOptions
 	// OnApplied is told of each commit that moved the cursor, on the fold's own goroutine: it must not block for long.

@@ -156,16 +156,18 @@ func (k *tableSink) committed(segs []*segment, _ kv.Cursor) {
 	for i, t := range k.tables {
 		t.publish(segs, k.parts(segs, i), hydrating)
 	}
+	if f := k.events.Rejected; f != nil {
+		for _, s := range segs {
+			for _, r := range s.rejected {
+				f(r.rej)
+			}
+		}
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, s := range segs {
 		k.stats.updates += uint64(len(s.updates))
 		k.stats.rejections += uint64(len(s.rejected))
-		for _, r := range s.rejected {
-			if f := k.events.Rejected; f != nil {
-				f(r.rej)
-			}
-		}
 		for _, i := range s.unmatched {
 			k.stats.countUnmatched(firstToken(s.updates[i].Key))
 		}

@@ -51,7 +51,7 @@ func (c WatchConfig) Validate() error {
 // commits implies that apply has returned for every update at or below it. parse extracts what apply wants, and false
 // leaves an update out (the cursor covers it all the same); it runs beside apply, on another goroutine. apply gets
 // each batch in revision order; an error or a panic has the same batch come again after a while, and after 16 in a row
-// the watch stops with a *FailStopError. After a crash a batch may come again.
+// the watch stops with a *FailStopError. A panic of parse stops it at once. After a crash a batch may come again.
 //
 // A lost watch is opened again from where it was. An expired, replaced or rewound log ends with an error that matches
 // ErrCursorExpired, ErrLogReplaced or ErrLogRewound, with everything received applied. When ctx ends, what was
@@ -89,25 +89,40 @@ type applySink[T any] struct {
 	batch []T
 }
 
+// parsed is what parse made of one segment, or its panic.
+type parsed[T any] struct {
+	items []T
+	err   error
+}
+
+// errParsePanicked is fatal: parse is a function of the update, and the same one would come again.
+var errParsePanicked = errors.New("parse panicked")
+
 func (k *applySink[T]) prepare(seg *segment) {
-	var items []T
+	p := parsed[T]{}
+	defer func() {
+		if r := recover(); r != nil {
+			p.err = fmt.Errorf("%w: %v\n%s", errParsePanicked, r, debug.Stack())
+		}
+		seg.parsed = p
+	}()
 	for i := range seg.updates {
 		if item, ok := k.parse(&seg.updates[i]); ok {
-			items = append(items, item)
+			p.items = append(p.items, item)
 		}
 	}
-	seg.parsed = items
 }
 
 func (k *applySink[T]) hooks(ctx context.Context, segs []*segment) (err error) {
-	items := segs[0].parsed.([]T)
-	if len(segs) > 1 {
-		k.batch = k.batch[:0]
-		for _, s := range segs {
-			k.batch = append(k.batch, s.parsed.([]T)...)
+	k.batch = k.batch[:0]
+	for _, s := range segs {
+		p := s.parsed.(parsed[T])
+		if p.err != nil {
+			return p.err
 		}
-		items = k.batch
+		k.batch = append(k.batch, p.items...)
 	}
+	items := k.batch
 	if len(items) == 0 {
 		return nil
 	}

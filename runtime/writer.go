@@ -169,8 +169,8 @@ func (w *Writer[K, V]) Mutate(ctx context.Context, k K, f func(V, bool) (V, erro
 		return Rev[K]{}, err
 	}
 	for attempt := 0; ; attempt++ {
-		rev, err := w.mutateOnce(ctx, c, k, key, f)
-		if err == nil || !errors.Is(err, kv.ErrConflict) {
+		rev, raced, err := w.mutateOnce(ctx, c, k, key, f)
+		if err == nil || !raced {
 			return rev, err
 		}
 		if attempt+1 >= w.o.attempts {
@@ -194,28 +194,29 @@ func pause(ctx context.Context, attempt int) error {
 	}
 }
 
-func (w *Writer[K, V]) mutateOnce(ctx context.Context, c *compiled, k K, key string, f func(V, bool) (V, error)) (Rev[K], error) {
+// mutateOnce is one try; raced says that somebody else wrote between its read and its write.
+func (w *Writer[K, V]) mutateOnce(ctx context.Context, c *compiled, k K, key string, f func(V, bool) (V, error)) (rev Rev[K], raced bool, err error) {
 	entry, err := w.bucket.Entry(ctx, key)
 	absent := errors.Is(err, kv.ErrKeyNotFound)
 	if err != nil && !absent {
-		return Rev[K]{}, fmt.Errorf("mutate %s: %w", w.name(), err)
+		return rev, false, fmt.Errorf("mutate %s: %w", w.name(), err)
 	}
 	v, exists := w.desc.newValue(), !absent && !entry.IsTombstone()
 	if exists {
 		var rej *Rejection
 		if _, v, rej = w.desc.parse(c, &entry.Update); rej != nil {
-			return Rev[K]{}, fmt.Errorf("mutate %s: the current value: %w", w.name(), rej)
+			return rev, false, fmt.Errorf("mutate %s: the current value: %w", w.name(), rej)
 		}
 	}
 	if v, err = f(v, exists); err != nil {
-		return Rev[K]{}, err
+		return rev, false, err
 	}
 	got, key, value, err := w.encode(v)
 	if err != nil {
-		return Rev[K]{}, err
+		return rev, false, err
 	}
 	if got != k {
-		return Rev[K]{}, fmt.Errorf("mutate %s: the new value belongs to key %q, not to %q", w.name(), KeyString(got), KeyString(k))
+		return rev, false, fmt.Errorf("mutate %s: the new value belongs to key %q, not to %q", w.name(), KeyString(got), KeyString(k))
 	}
 	var version kv.Version
 	if exists {
@@ -223,7 +224,8 @@ func (w *Writer[K, V]) mutateOnce(ctx context.Context, c *compiled, k K, key str
 	} else {
 		version, err = w.bucket.Create(ctx, key, value, w.putOptions())
 	}
-	return w.result(k, key, version, err)
+	rev, err = w.result(k, key, version, err)
+	return rev, errors.Is(err, kv.ErrConflict), err
 }
 
 func (w *Writer[K, V]) write(v V, send func(key string, value []byte) (kv.Version, error)) (Rev[K], error) {
@@ -261,11 +263,16 @@ func (w *Writer[K, V]) compiled() (*compiled, error) {
 	return c, nil
 }
 
+var errNilMessage = errors.New("nil message")
+
 // encode is the value's key and its bytes, as a table accepts them. Everything wrong with them is a *Rejection.
 func (w *Writer[K, V]) encode(v V) (k K, key string, value []byte, err error) {
 	c, err := w.compiled()
 	if err != nil {
 		return k, "", nil, err
+	}
+	if !v.ProtoReflect().IsValid() {
+		return k, "", nil, c.refuse("", ValueDecode, errNilMessage)
 	}
 	if k, err = w.desc.cfg.KeyOf(v); err != nil {
 		return k, "", nil, c.refuse("", KeySegment, err)
@@ -275,6 +282,10 @@ func (w *Writer[K, V]) encode(v V) (k K, key string, value []byte, err error) {
 	}
 	var m proto.Message = v
 	if c.fills() {
+		// A key that can be written may still be one that no value can be filled from.
+		if err = w.desc.cfg.Fill(w.desc.newValue(), k); err != nil {
+			return k, key, nil, c.refuse(key, KeySegment, err)
+		}
 		m = withoutKeyFields(c, v)
 	}
 	if value, err = proto.Marshal(m); err != nil {

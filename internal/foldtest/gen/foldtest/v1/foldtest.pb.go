@@ -427,6 +427,59 @@ func (x *Doc) GetBody() string {
 	return ""
 }
 
+// Unset has a key field that can be left unset.
+type Unset struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            *uint32                `protobuf:"varint,1,opt,name=id,proto3,oneof" json:"id,omitempty"`
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Unset) Reset() {
+	*x = Unset{}
+	mi := &file_foldtest_v1_foldtest_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Unset) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Unset) ProtoMessage() {}
+
+func (x *Unset) ProtoReflect() protoreflect.Message {
+	mi := &file_foldtest_v1_foldtest_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Unset.ProtoReflect.Descriptor instead.
+func (*Unset) Descriptor() ([]byte, []int) {
+	return file_foldtest_v1_foldtest_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Unset) GetId() uint32 {
+	if x != nil && x.Id != nil {
+		return *x.Id
+	}
+	return 0
+}
+
+func (x *Unset) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 // Foreign is a table of another bucket.
 type Foreign struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -437,7 +490,7 @@ type Foreign struct {
 
 func (x *Foreign) Reset() {
 	*x = Foreign{}
-	mi := &file_foldtest_v1_foldtest_proto_msgTypes[7]
+	mi := &file_foldtest_v1_foldtest_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -449,7 +502,7 @@ func (x *Foreign) String() string {
 func (*Foreign) ProtoMessage() {}
 
 func (x *Foreign) ProtoReflect() protoreflect.Message {
-	mi := &file_foldtest_v1_foldtest_proto_msgTypes[7]
+	mi := &file_foldtest_v1_foldtest_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -462,7 +515,7 @@ func (x *Foreign) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Foreign.ProtoReflect.Descriptor instead.
 func (*Foreign) Descriptor() ([]byte, []int) {
-	return file_foldtest_v1_foldtest_proto_rawDescGZIP(), []int{7}
+	return file_foldtest_v1_foldtest_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Foreign) GetId() string {
@@ -483,7 +536,7 @@ type Overlapping struct {
 
 func (x *Overlapping) Reset() {
 	*x = Overlapping{}
-	mi := &file_foldtest_v1_foldtest_proto_msgTypes[8]
+	mi := &file_foldtest_v1_foldtest_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -495,7 +548,7 @@ func (x *Overlapping) String() string {
 func (*Overlapping) ProtoMessage() {}
 
 func (x *Overlapping) ProtoReflect() protoreflect.Message {
-	mi := &file_foldtest_v1_foldtest_proto_msgTypes[8]
+	mi := &file_foldtest_v1_foldtest_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -508,7 +561,7 @@ func (x *Overlapping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Overlapping.ProtoReflect.Descriptor instead.
 func (*Overlapping) Descriptor() ([]byte, []int) {
-	return file_foldtest_v1_foldtest_proto_rawDescGZIP(), []int{8}
+	return file_foldtest_v1_foldtest_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Overlapping) GetA() string {
@@ -562,7 +615,13 @@ const file_foldtest_v1_foldtest_proto_rawDesc = "" +
 	"\x03Doc\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04body\x18\x02 \x01(\tR\x04body:\x15\x8a\xe3\x18\x11\n" +
-	"\rdoc.{path...}P@\"8\n" +
+	"\rdoc.{path...}P@\"I\n" +
+	"\x05Unset\x12\x13\n" +
+	"\x02id\x18\x01 \x01(\rH\x00R\x02id\x88\x01\x01\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text:\x10\x8a\xe3\x18\f\n" +
+	"\n" +
+	"unset.{id}B\x05\n" +
+	"\x03_id\"8\n" +
 	"\aForeign\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id:\x1d\x8a\xe3\x18\x19\n" +
 	"\fforeign.{id}\x1a\telsewhere\"E\n" +
@@ -584,7 +643,7 @@ func file_foldtest_v1_foldtest_proto_rawDescGZIP() []byte {
 	return file_foldtest_v1_foldtest_proto_rawDescData
 }
 
-var file_foldtest_v1_foldtest_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_foldtest_v1_foldtest_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_foldtest_v1_foldtest_proto_goTypes = []any{
 	(*Route)(nil),       // 0: foldtest.v1.Route
 	(*RouteMeta)(nil),   // 1: foldtest.v1.RouteMeta
@@ -593,8 +652,9 @@ var file_foldtest_v1_foldtest_proto_goTypes = []any{
 	(*Dropped)(nil),     // 4: foldtest.v1.Dropped
 	(*Halted)(nil),      // 5: foldtest.v1.Halted
 	(*Doc)(nil),         // 6: foldtest.v1.Doc
-	(*Foreign)(nil),     // 7: foldtest.v1.Foreign
-	(*Overlapping)(nil), // 8: foldtest.v1.Overlapping
+	(*Unset)(nil),       // 7: foldtest.v1.Unset
+	(*Foreign)(nil),     // 8: foldtest.v1.Foreign
+	(*Overlapping)(nil), // 9: foldtest.v1.Overlapping
 }
 var file_foldtest_v1_foldtest_proto_depIdxs = []int32{
 	0, // [0:0] is the sub-list for method output_type
@@ -609,13 +669,14 @@ func file_foldtest_v1_foldtest_proto_init() {
 	if File_foldtest_v1_foldtest_proto != nil {
 		return
 	}
+	file_foldtest_v1_foldtest_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_foldtest_v1_foldtest_proto_rawDesc), len(file_foldtest_v1_foldtest_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -24,8 +24,7 @@ type RouteKey struct {
 // AppendKey appends the NATS key to dst.
 func (k RouteKey) AppendKey(dst []byte) ([]byte, error) {
 	dst = append(dst, "route."...)
-	dst = fold.AppendESC(dst, k.Tenant)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, k.Tenant), '.')
 	dst = fold.AppendESC(dst, k.Domain)
 	return dst, nil
 }
@@ -64,8 +63,7 @@ func RouteAll() RoutePrefix {
 // RouteByTenant is every row of one Tenant.
 func RouteByTenant(tenant_ string) RoutePrefix {
 	dst := []byte("route.")
-	dst = fold.AppendESC(dst, tenant_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, tenant_), '.')
 	return fold.NewPrefix[RouteKey](dst, nil)
 }
 
@@ -184,10 +182,8 @@ type RouteMetaKey struct {
 // AppendKey appends the NATS key to dst.
 func (k RouteMetaKey) AppendKey(dst []byte) ([]byte, error) {
 	dst = append(dst, "route."...)
-	dst = fold.AppendESC(dst, k.Tenant)
-	dst = append(dst, '.')
-	dst = fold.AppendESC(dst, k.Domain)
-	dst = append(dst, ".meta"...)
+	dst = append(fold.AppendESC(dst, k.Tenant), '.')
+	dst = append(fold.AppendESC(dst, k.Domain), ".meta"...)
 	return dst, nil
 }
 
@@ -226,8 +222,7 @@ func RouteMetaAll() RouteMetaPrefix {
 // RouteMetaByTenant is every row of one Tenant.
 func RouteMetaByTenant(tenant_ string) RouteMetaPrefix {
 	dst := []byte("route.")
-	dst = fold.AppendESC(dst, tenant_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, tenant_), '.')
 	return fold.NewPrefix[RouteMetaKey](dst, nil)
 }
 
@@ -487,8 +482,7 @@ type SessionKey struct {
 // AppendKey appends the NATS key to dst.
 func (k SessionKey) AppendKey(dst []byte) ([]byte, error) {
 	dst = append(dst, "session."...)
-	dst = fold.AppendESC(dst, k.Region)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, k.Region), '.')
 	dst = fold.AppendInt(dst, k.ID)
 	return dst, nil
 }
@@ -527,8 +521,7 @@ func SessionAll() SessionPrefix {
 // SessionByRegion is every row of one Region.
 func SessionByRegion(region_ string) SessionPrefix {
 	dst := []byte("session.")
-	dst = fold.AppendESC(dst, region_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, region_), '.')
 	return fold.NewPrefix[SessionKey](dst, nil)
 }
 
@@ -1085,6 +1078,156 @@ func NewDocWriter(b fold.Bucket, opts_ ...fold.WriterOption) DocWriter {
 	return DocWriter{fold.NewWriter(b, DocDesc, opts_...)}
 }
 
+// UnsetKey is the key of a row: "unset.{id}" in bucket "test".
+type UnsetKey struct {
+	ID uint32
+}
+
+// AppendKey appends the NATS key to dst.
+func (k UnsetKey) AppendKey(dst []byte) ([]byte, error) {
+	dst = append(dst, "unset."...)
+	dst = fold.AppendInt(dst, k.ID)
+	return dst, nil
+}
+
+// String is the NATS key.
+func (k UnsetKey) String() string {
+	return fold.KeyString(k)
+}
+
+// ParseUnsetKey reads a NATS key. Its error is a *fold.Rejection.
+func ParseUnsetKey(key string) (UnsetKey, error) {
+	var k UnsetKey
+	r := fold.ReadKey(key)
+	r.Lit("unset")
+	k.ID = fold.ReadInt[uint32](&r, "id")
+	if err := r.End(); err != nil {
+		return UnsetKey{}, err
+	}
+	return k, nil
+}
+
+// UnsetKeyOf is the key that the message carries.
+func UnsetKeyOf(m *foldtestv1.Unset) (UnsetKey, error) {
+	if err := fold.RequireKeyFields(m, "id"); err != nil {
+		return UnsetKey{}, err
+	}
+	return UnsetKey{
+		ID: m.GetId(),
+	}, nil
+}
+
+// UnsetAll is every row of the table.
+func UnsetAll() UnsetPrefix {
+	return fold.NewPrefix[UnsetKey]([]byte("unset."), nil)
+}
+
+// The types of the runtime for this table.
+type (
+	UnsetRow    = fold.Row[UnsetKey, *foldtestv1.Unset]
+	UnsetEvent  = fold.Event[UnsetKey, *foldtestv1.Unset]
+	UnsetRev    = fold.Rev[UnsetKey]
+	UnsetPrefix = fold.Prefix[UnsetKey]
+	UnsetOption = fold.TableOption
+)
+
+// UnsetDesc describes the table to the runtime, which reads the options of its schema from the message's descriptor.
+var UnsetDesc = fold.NewDesc(fold.DescConfig[UnsetKey, *foldtestv1.Unset]{
+	ParseKey: ParseUnsetKey,
+	KeyOf:    UnsetKeyOf,
+})
+
+// ParseUnset reads one entry of the bucket. It needs no fold and keeps nothing.
+func ParseUnset(r fold.RawEntry) (UnsetEvent, *fold.Rejection) {
+	return fold.ParseEvent(UnsetDesc, r)
+}
+
+// UnsetTable reads the rows of a fold, "unset.{id}" in bucket "test". It is safe for concurrent use.
+//
+// Unset has a key field that can be left unset.
+type UnsetTable struct {
+	*fold.Table[UnsetKey, *foldtestv1.Unset]
+}
+
+// RegisterUnset adds the table to a builder, before its Start.
+func RegisterUnset(b *fold.Builder, opts_ ...UnsetOption) (UnsetTable, error) {
+	t, err := fold.Register(b, UnsetDesc, opts_...)
+	return UnsetTable{t}, err
+}
+
+// At is the table as it was when the snapshot was taken.
+func (t UnsetTable) At(s *fold.Snapshot) UnsetTable {
+	return UnsetTable{t.Table.At(s)}
+}
+
+// UnsetHooks follow the table inside the fold. Implementations embed UnimplementedUnsetHooks.
+type UnsetHooks interface {
+	// LoadUnset runs once, before the first ApplyUnset, with the rows as the fold was on disk.
+	LoadUnset(ctx context.Context, rows iter.Seq2[UnsetRow, error]) error
+	// ApplyUnset runs for each batch, in the order of revisions, before the batch is durable. After a crash it may
+	// see a batch again.
+	ApplyUnset(ctx context.Context, events []UnsetEvent) error
+	mustEmbedUnimplementedUnsetHooks()
+}
+
+// UnimplementedUnsetHooks is to be embedded: it has the hooks that its owner leaves out, those of later versions too.
+type UnimplementedUnsetHooks struct{}
+
+func (UnimplementedUnsetHooks) LoadUnset(context.Context, iter.Seq2[UnsetRow, error]) error {
+	return nil
+}
+
+func (UnimplementedUnsetHooks) ApplyUnset(context.Context, []UnsetEvent) error {
+	return nil
+}
+
+func (UnimplementedUnsetHooks) mustEmbedUnimplementedUnsetHooks() {}
+
+// UnsetHookFuncs are UnsetHooks made of functions. Each may be nil.
+type UnsetHookFuncs struct {
+	Load  func(ctx context.Context, rows iter.Seq2[UnsetRow, error]) error
+	Apply func(ctx context.Context, events []UnsetEvent) error
+}
+
+// LoadUnset calls Load.
+func (h UnsetHookFuncs) LoadUnset(ctx context.Context, rows iter.Seq2[UnsetRow, error]) error {
+	if h.Load == nil {
+		return nil
+	}
+	return h.Load(ctx, rows)
+}
+
+// ApplyUnset calls Apply.
+func (h UnsetHookFuncs) ApplyUnset(ctx context.Context, events []UnsetEvent) error {
+	if h.Apply == nil {
+		return nil
+	}
+	return h.Apply(ctx, events)
+}
+
+func (UnsetHookFuncs) mustEmbedUnimplementedUnsetHooks() {}
+
+// WithUnsetHooks registers the table with hooks; nil is none.
+func WithUnsetHooks(h UnsetHooks) UnsetOption {
+	switch f := h.(type) {
+	case nil:
+		return fold.WithHooks(fold.Hooks[UnsetKey, *foldtestv1.Unset]{})
+	case UnsetHookFuncs:
+		return fold.WithHooks(fold.Hooks[UnsetKey, *foldtestv1.Unset]{Load: f.Load, Apply: f.Apply})
+	}
+	return fold.WithHooks(fold.Hooks[UnsetKey, *foldtestv1.Unset]{Load: h.LoadUnset, Apply: h.ApplyUnset})
+}
+
+// UnsetWriter writes rows to a bucket. It is safe for concurrent use.
+type UnsetWriter struct {
+	*fold.Writer[UnsetKey, *foldtestv1.Unset]
+}
+
+// NewUnsetWriter is a writer for a bucket; it needs no fold.
+func NewUnsetWriter(b fold.Bucket, opts_ ...fold.WriterOption) UnsetWriter {
+	return UnsetWriter{fold.NewWriter(b, UnsetDesc, opts_...)}
+}
+
 // ForeignKey is the key of a row: "foreign.{id}" in bucket "elsewhere".
 type ForeignKey struct {
 	ID string
@@ -1241,8 +1384,7 @@ type OverlappingKey struct {
 // AppendKey appends the NATS key to dst.
 func (k OverlappingKey) AppendKey(dst []byte) ([]byte, error) {
 	dst = append(dst, "route."...)
-	dst = fold.AppendESC(dst, k.A)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, k.A), '.')
 	dst = fold.AppendESC(dst, k.B)
 	return dst, nil
 }
@@ -1281,8 +1423,7 @@ func OverlappingAll() OverlappingPrefix {
 // OverlappingByA is every row of one A.
 func OverlappingByA(a_ string) OverlappingPrefix {
 	dst := []byte("route.")
-	dst = fold.AppendESC(dst, a_)
-	dst = append(dst, '.')
+	dst = append(fold.AppendESC(dst, a_), '.')
 	return fold.NewPrefix[OverlappingKey](dst, nil)
 }
 

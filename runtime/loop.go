@@ -257,12 +257,25 @@ func (l *loop) do(e machine.Effect) {
 		if f := l.cfg.events.Hydrated; f != nil {
 			f(e.Cursor)
 		}
+		if e.Bulk && l.cfg.store != nil {
+			l.wg.Go(l.settle)
+		}
 	case machine.Arm:
 		l.arm(e)
 	case machine.Repair:
 		// Nothing repairs a cursor here: the loop is told so, and stops with the watch's own error.
 		l.post(event{in: machine.Repaired{Err: e.Err}})
 	}
+}
+
+// settle brings the store into shape after a hydrate, beside what goes on. Without it reads are right, and slower.
+func (l *loop) settle() {
+	began := time.Now()
+	if err := l.cfg.store.Settle(l.ctx); err != nil && l.ctx.Err() == nil {
+		l.cfg.log.Warn("fold: settle the store after hydrating", "err", err)
+		return
+	}
+	l.cfg.log.Debug("fold: store settled", "took", time.Since(began))
 }
 
 func (l *loop) arm(a machine.Arm) {

@@ -13,8 +13,8 @@ import (
 const (
 	DefaultBatchMax      = 4096
 	DefaultBatchMaxBytes = 4 << 20
-	DefaultBulkMax       = 32768
-	DefaultBulkMaxBytes  = 16 << 20
+	DefaultBulkMax       = 50_000
+	DefaultBulkMaxBytes  = 32 << 20
 	// DefaultWindow and DefaultWindowMax are the reference's batching, for those who ask for it with SeedWindow.
 	DefaultWindow    = 10 * time.Millisecond
 	DefaultWindowMax = 100
@@ -30,7 +30,8 @@ type BatchOptions struct {
 	// Max and MaxBytes bound a batch; defaults 4096 updates and 4 MiB of keys and values.
 	Max      int
 	MaxBytes int
-	// BulkMax and BulkMaxBytes bound a batch until the fold is hydrated; defaults 32768 and 16 MiB.
+	// BulkMax and BulkMaxBytes bound a batch while the fold hydrates from at least BulkMax revisions behind; defaults
+	// 50,000 and 32 MiB, from which a store gains by taking many keys at once (see pebblestore).
 	BulkMax      int
 	BulkMaxBytes int
 	// Window, when not 0, holds a batch open for so long, or until it has Max updates, instead of being greedy.

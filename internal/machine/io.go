@@ -29,7 +29,7 @@ type Flush struct {
 	Bytes    int
 	// Cursor is what its commit moves the cursor to.
 	Cursor kv.Cursor
-	// Bulk: the fold is hydrating.
+	// Bulk: the fold is hydrating, from far behind.
 	Bulk bool
 }
 
@@ -143,7 +143,11 @@ type Committed struct {
 }
 
 // Hydrated: for the first time the fold has all that the log held when its watch began.
-type Hydrated struct{ Cursor kv.Cursor }
+// Bulk says that it came there by bulk flushes, after which a store may want to settle.
+type Hydrated struct {
+	Cursor kv.Cursor
+	Bulk   bool
+}
 
 // Repair: the watch ended for good, and everything received is flushed. Answered by Repaired.
 type Repair struct {

@@ -22,8 +22,8 @@ type Config struct {
 	Windowed bool
 	// MaxUpdates and MaxBytes bound one receive, and so one flush of one receive; at least 1.
 	MaxUpdates, MaxBytes int
-	// BulkUpdates and BulkBytes take their place until the fold is hydrated. A flush then waits until it is that large,
-	// as long as the log says that more is to come.
+	// BulkUpdates and BulkBytes take their place until the fold is hydrated, when it begins at least BulkUpdates
+	// revisions behind. A flush then waits until it is that large, as long as the log says that more is to come.
 	BulkUpdates, BulkBytes int
 	// QueueUpdates and QueueBytes bound what is received and not yet in a flush: a receive is only asked for below them.
 	// A flush's own bound takes their place where it is larger.
@@ -62,6 +62,7 @@ type M struct {
 	head      uint64    // the log's end when the current watch began
 	headKnown bool
 	hydrated  bool
+	bulk      bool // far behind, until hydrated
 
 	pending        []Segment
 	pendingUpdates int
@@ -151,6 +152,9 @@ func (m *M) opened(in Opened, out []Effect) []Effect {
 	}
 	m.phase = PhaseWatching
 	m.head, m.headKnown = in.Head, true
+	if !m.hydrated && !m.cfg.Windowed {
+		m.bulk = in.Head >= m.committed.Revision()+uint64(m.cfg.BulkUpdates)
+	}
 	return m.noteHydrated(out)
 }
 
@@ -244,8 +248,9 @@ func (m *M) noteHydrated(out []Effect) []Effect {
 	if m.hydrated || !m.headKnown || !protocol.Hydrated(m.committed.Revision(), m.head) {
 		return out
 	}
-	m.hydrated = true
-	return append(out, Hydrated{Cursor: m.committed})
+	bulk := m.bulk
+	m.hydrated, m.bulk = true, false
+	return append(out, Hydrated{Cursor: m.committed, Bulk: bulk})
 }
 
 func (m *M) repaired(in Repaired, out []Effect) []Effect {
@@ -340,15 +345,15 @@ func (m *M) shouldFlush() bool {
 	if m.cfg.Windowed {
 		return m.windowOver
 	}
-	return m.hydrated || m.pending[len(m.pending)-1].More == 0
+	return !m.bulk || m.pending[len(m.pending)-1].More == 0
 }
 
 // limits are the bounds of one flush now.
 func (m *M) limits() (updates, bytes int) {
-	if m.hydrated || m.cfg.Windowed {
-		return m.cfg.MaxUpdates, m.cfg.MaxBytes
+	if m.bulk {
+		return m.cfg.BulkUpdates, m.cfg.BulkBytes
 	}
-	return m.cfg.BulkUpdates, m.cfg.BulkBytes
+	return m.cfg.MaxUpdates, m.cfg.MaxBytes
 }
 
 func (m *M) queueHasRoom() bool {
@@ -359,7 +364,7 @@ func (m *M) queueHasRoom() bool {
 // startFlush takes from the queue, in order, what fits one flush; at least one segment.
 func (m *M) startFlush(out []Effect) []Effect {
 	updates, bytes := m.limits()
-	f := Flush{Cursor: m.committed, Bulk: !m.hydrated}
+	f := Flush{Cursor: m.committed, Bulk: m.bulk}
 	n := 0
 	for _, s := range m.pending {
 		if n > 0 && (f.Updates+s.Updates > updates || f.Bytes+s.Bytes > bytes) {

@@ -228,18 +228,6 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// TestYAMLBlocksCall checks that a buf.gen.yaml of the documents names a plugin that there is.
-func TestYAMLBlocksCall(t *testing.T) {
-	plugin := regexp.MustCompile(`(?m)go", "(?:run|tool)".*"(?:` + regexp.QuoteMeta(module) + `/)?([a-z/.-]+)"\]`)
-	for _, b := range blocks(t, "yaml") {
-		for _, m := range plugin.FindAllStringSubmatch(b.text, -1) {
-			if p := strings.TrimPrefix(m[1], "./"); strings.HasPrefix(p, "cmd/") && packages(t)[p] == nil {
-				t.Errorf("%s: there is no %s", b.at(), m[1])
-			}
-		}
-	}
-}
-
 // TestProtoBlocksGenerate compiles each proto block, has the plugin generate from it, and compares its messages with
 // those of the same name that the examples use.
 func TestProtoBlocksGenerate(t *testing.T) {

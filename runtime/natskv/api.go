@@ -127,6 +127,7 @@ type consumerState struct {
 		Stream   uint64 `json:"stream_seq"`
 	} `json:"delivered"`
 	NumPending uint64 `json:"num_pending"`
+	NumWaiting int    `json:"num_waiting"` // requests that it has not fulfilled
 }
 
 func (a api) createConsumer(ctx context.Context, stream string, c consumerConfig) (state consumerState, err error) {

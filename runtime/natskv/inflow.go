@@ -97,7 +97,20 @@ func (w *watch) pullLocked() {
 		}
 		w.outstanding += n
 		w.activity++
+		w.pulledAt = time.Now()
 	}
+}
+
+// recountLocked begins again with the requests when the server, asked at a time, had none waiting though some were sent
+// well before. A request whose bytes are used up to the last one ends without a status, and what it had left of its
+// messages would be counted for ever.
+func (w *watch) recountLocked(waiting int, asked time.Time) {
+	if waiting > 0 || w.outstanding == 0 || asked.Sub(w.pulledAt) < hydrateProbeEvery {
+		return
+	}
+	w.epoch++
+	w.outstanding = 0
+	w.pullLocked()
 }
 
 // statusLocked takes in what the server says of a request or of the consumer.

@@ -152,6 +152,26 @@ func TestSlowReaderLosesNothing(t *testing.T) {
 	}
 }
 
+// A request whose bytes are used up to the last one ends without a word of the server. Messages of one size, and
+// requests of some multiple of it, make that the rule.
+func TestRequestsThatEndInSilence(t *testing.T) {
+	const n = 400
+	r := newRig(t, natskv.BucketConfig{})
+	for i := range n {
+		r.put(t, fmt.Sprintf("k%04d", i+1000), "value")
+	}
+	for size := 90; size < 190; size += 10 {
+		b, err := natskv.Bind(bounded(t), r.js, "b", natskv.BucketConfig{Watch: natskv.WatchConfig{Batch: 50, MaxBytes: 4 * size}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.bucket = b
+		if got := r.watch(t, kv.OpenRequest{}).until(t, n); len(got) != n {
+			t.Fatalf("%d updates", len(got))
+		}
+	}
+}
+
 func TestValueLargerThanARequest(t *testing.T) {
 	r := newRig(t, natskv.BucketConfig{Watch: natskv.WatchConfig{MaxBytes: 1000}})
 	big := bytes.Repeat([]byte("x"), 50_000)

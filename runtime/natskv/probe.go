@@ -29,6 +29,7 @@ type claim struct {
 	headNano  int64 // the server's time when it was read; 0 is not known
 	pending   uint64
 	delivered uint64
+	waiting   int
 	bounds    *jetstream.StreamInfo // nil when the head needs no guard
 	at        time.Time
 }
@@ -46,7 +47,7 @@ func (w *watch) startProbe() {
 	since := now.Sub(w.probedAt)
 	switch {
 	case hydrating && w.pending == 0 && w.probed != w.received:
-	case hydrating && since >= hydrateProbeEvery && now.Sub(w.dataAt) >= hydrateProbeEvery:
+	case (hydrating || w.pending > 0) && since >= hydrateProbeEvery && now.Sub(w.dataAt) >= hydrateProbeEvery:
 	case since >= w.b.cfg.Watch.ProbeEvery && now.Sub(w.dataAt) >= w.b.cfg.Watch.ProbeEvery, w.probedAt.IsZero():
 		hydrating = false
 	default:
@@ -57,11 +58,11 @@ func (w *watch) startProbe() {
 	if hydrating {
 		head = w.info.Last
 	}
-	w.probing.Go(func() { w.probe(head) })
+	w.probing.Go(func() { w.probe(head, now) })
 }
 
 // probe asks; head is the log's last revision when that was read before, and else 0.
-func (w *watch) probe(head uint64) {
+func (w *watch) probe(head uint64, asked time.Time) {
 	c, err := w.ask(w.probes, head)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,6 +75,7 @@ func (w *watch) probe(head uint64) {
 	case err == errReplaced:
 		w.loseLocked("the bucket was re-created", nil)
 	case err == nil:
+		w.recountLocked(c.waiting, asked)
 		w.claim = &c
 		w.signal()
 	}
@@ -95,7 +97,7 @@ func (w *watch) ask(ctx context.Context, head uint64) (c claim, err error) {
 	if err != nil {
 		return claim{}, err
 	}
-	c = claim{head: head, headNano: nanos(headTime), pending: state.NumPending, delivered: state.Delivered.Consumer, at: time.Now()}
+	c = claim{head: head, headNano: nanos(headTime), pending: state.NumPending, delivered: state.Delivered.Consumer, waiting: state.NumWaiting, at: time.Now()}
 	if w.mustGuard(head) {
 		if c.bounds, err = w.bounds(ctx); err != nil {
 			return claim{}, err

@@ -55,7 +55,8 @@ type inflow struct {
 	activity    uint64 // goes up with everything heard or asked
 	epoch       uint64 // of the requests in flight; a new connection begins a new one
 	outstanding int    // messages asked for and not yet seen
-	oversized   bool   // the next message is larger than a request may be
+	pulledAt    time.Time
+	oversized   bool // the next message is larger than a request may be
 }
 
 // outflow belongs to the reader's goroutine.
@@ -184,7 +185,7 @@ func (w *watch) swap() (gapped, held bool, lost error) {
 func (w *watch) await(ctx context.Context) error {
 	w.startProbe()
 	wait := min(w.b.cfg.Watch.Heartbeat/2, w.b.cfg.Watch.ProbeEvery, time.Second)
-	if w.told < w.info.Last {
+	if w.told < w.info.Last || w.toldLeft > 0 {
 		wait = min(wait, hydrateProbeEvery)
 	}
 	if w.hold > 0 {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/typedfold/fold/internal/natstest"
@@ -26,7 +27,7 @@ type demo struct {
 	server *natstest.Server
 	bucket *natskv.Bucket
 	writer *writer
-	a, b   *process
+	a, b   atomic.Pointer[process] // read by what shows them too
 	pa, pb prober
 	res    results
 }
@@ -119,19 +120,24 @@ func (d *demo) seed(ctx context.Context) error {
 	return nil
 }
 
-func (d *demo) start(ctx context.Context, name, folder string) (*process, error) {
-	return startProcess(ctx, name, d.server.URL(), filepath.Join(d.dir, folder), d.c.verbose, d.stderr)
+// start starts a router process on the folder of its name.
+func (d *demo) start(ctx context.Context, at *atomic.Pointer[process], name string) error {
+	p, err := startProcess(ctx, name, d.server.URL(), filepath.Join(d.dir, name), d.c.verbose, d.stderr)
+	if err == nil {
+		at.Store(p)
+	}
+	return err
 }
 
-func (d *demo) startRouters(ctx context.Context) (err error) {
+func (d *demo) startRouters(ctx context.Context) error {
 	d.show.live(d.state)
-	if d.a, err = d.start(ctx, "a", "a"); err != nil {
+	if err := d.start(ctx, &d.a, "a"); err != nil {
 		return err
 	}
-	if d.b, err = d.start(ctx, "b", "b"); err != nil {
+	if err := d.start(ctx, &d.b, "b"); err != nil {
 		return err
 	}
-	for _, p := range []*process{d.a, d.b} {
+	for _, p := range []*process{d.a.Load(), d.b.Load()} {
 		m, err := p.wait(ctx, "hydrated")
 		if err != nil {
 			return err
@@ -139,8 +145,8 @@ func (d *demo) startRouters(ctx context.Context) (err error) {
 		d.show.say("router %s (process %d) hydrated: %s updates", p.name, p.cmd.Process.Pid, count(m.Updates))
 	}
 	d.writer.start(ctx, d.c.rate)
-	d.pa.begin(ctx, d.a.ready().Address)
-	d.pb.begin(ctx, d.b.ready().Address)
+	d.pa.begin(ctx, d.a.Load().ready().Address)
+	d.pb.begin(ctx, d.b.Load().ready().Address)
 	d.show.say("writer: %s updates a second; one request to each router every %v", count(d.c.rate), probeEvery)
 	return d.waitWritten(ctx, d.c.before)
 }
@@ -165,19 +171,20 @@ func (d *demo) waitWritten(ctx context.Context, n int) error {
 
 // killInMidBatch ends router b between a batch's hooks and its commit.
 func (d *demo) killInMidBatch(ctx context.Context) error {
-	if err := d.b.command(commandHold); err != nil {
+	b := d.b.Load()
+	if err := b.command(commandHold); err != nil {
 		return err
 	}
-	held, err := d.b.wait(ctx, "held")
+	held, err := b.wait(ctx, "held")
 	if err != nil {
 		return err
 	}
 	d.pb.end()
-	if err := d.b.kill(ctx); err != nil {
+	if err := b.kill(ctx); err != nil {
 		return err
 	}
-	last := d.b.last()
-	d.res.Kill = killResult{Killed: d.b.killed(), HeldFirst: held.First, HeldLast: held.Last, Applied: last.Applied, Durable: last.Durable}
+	last := b.last()
+	d.res.Kill = killResult{Killed: b.killed(), HeldFirst: held.First, HeldLast: held.Last, Applied: last.Applied, Durable: last.Durable}
 	d.res.Back += last.Back
 	d.show.say("router b killed with SIGKILL in the middle of the batch of revisions %s to %s, at cursor %s",
 		count(held.First), count(held.Last), count(last.Applied))
@@ -193,16 +200,17 @@ func (d *demo) writeOn(ctx context.Context) error {
 	return nil
 }
 
-func (d *demo) restart(ctx context.Context) (err error) {
+func (d *demo) restart(ctx context.Context) error {
 	began := time.Now()
-	if d.b, err = d.start(ctx, "b", "b"); err != nil {
+	if err := d.start(ctx, &d.b, "b"); err != nil {
 		return err
 	}
-	ready := d.b.ready()
+	b := d.b.Load()
+	ready := b.ready()
 	d.res.Kill.Resumed = ready.Resumed
 	d.res.Delta.ServingMillis = time.Since(began).Milliseconds()
 	d.pb.begin(ctx, ready.Address)
-	m, err := d.b.wait(ctx, "hydrated")
+	m, err := b.wait(ctx, "hydrated")
 	if err != nil {
 		return err
 	}
@@ -224,11 +232,11 @@ func (d *demo) settle(ctx context.Context) error {
 	d.res.Head, d.res.Messages = info.Last, info.Messages
 	d.res.Rows = uint64(d.writer.rows.Load())
 	d.show.say("writer stopped at revision %s with %s routes", count(info.Last), count(d.res.Rows))
-	d.res.A, err = d.finalState(ctx, d.a)
+	d.res.A, err = d.finalState(ctx, d.a.Load())
 	if err != nil {
 		return err
 	}
-	if d.res.B, err = d.finalState(ctx, d.b); err != nil {
+	if d.res.B, err = d.finalState(ctx, d.b.Load()); err != nil {
 		return err
 	}
 	d.pa.end()
@@ -242,10 +250,11 @@ func (d *demo) settle(ctx context.Context) error {
 // on what the bucket holds.
 func (d *demo) replay(ctx context.Context) error {
 	began := time.Now()
-	c, err := d.start(ctx, "c", "c")
-	if err != nil {
+	var at atomic.Pointer[process]
+	if err := d.start(ctx, &at, "c"); err != nil {
 		return err
 	}
+	c := at.Load()
 	m, err := c.wait(ctx, "hydrated")
 	if err != nil {
 		return errors.Join(err, c.kill(context.WithoutCancel(ctx)))
@@ -278,7 +287,7 @@ func (d *demo) shutDownRouters(ctx context.Context) error {
 		d.writer.stop()
 	}
 	var errs []error
-	for _, p := range []*process{d.a, d.b} {
+	for _, p := range []*process{d.a.Load(), d.b.Load()} {
 		if p != nil && !p.killed() {
 			errs = append(errs, p.shutdown(ctx))
 		}
@@ -290,7 +299,7 @@ func (d *demo) shutDownRouters(ctx context.Context) error {
 func (d *demo) state() string {
 	head := d.writer.highest.Load()
 	line := "log " + count(head)
-	for _, p := range []*process{d.a, d.b} {
+	for _, p := range []*process{d.a.Load(), d.b.Load()} {
 		if p == nil {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -18,13 +19,31 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// buffer takes what several processes write.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
 // small is a demo of a few seconds.
 func small(extra ...string) []string {
 	return append([]string{"--routes", "600", "--rate", "1000", "--before", "200", "--down", "250", "--after", "100"}, extra...)
 }
 
 func TestDemoWithoutATerminal(t *testing.T) {
-	var stdout, stderr bytes.Buffer
+	var stdout, stderr buffer
 	if err := run(t.Context(), small(), strings.NewReader(""), &stdout, &stderr); err != nil {
 		t.Fatalf("%v\n%s\n%s", err, &stdout, &stderr)
 	}
@@ -39,12 +58,12 @@ func TestDemoWithoutATerminal(t *testing.T) {
 }
 
 func TestDemoAsJSON(t *testing.T) {
-	var stdout, stderr bytes.Buffer
+	var stdout, stderr buffer
 	if err := run(t.Context(), small("--json"), strings.NewReader(""), &stdout, &stderr); err != nil {
 		t.Fatalf("%v\n%s\n%s", err, &stdout, &stderr)
 	}
 	var r results
-	dec := json.NewDecoder(&stdout)
+	dec := json.NewDecoder(strings.NewReader(stdout.String()))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&r); err != nil {
 		t.Fatal(err)
@@ -66,7 +85,7 @@ func TestDemoAsJSON(t *testing.T) {
 }
 
 func TestDemoThatTakesTooLongFails(t *testing.T) {
-	var stdout, stderr bytes.Buffer
+	var stdout, stderr buffer
 	err := run(t.Context(), small("--timeout", (100*time.Millisecond).String()), strings.NewReader(""), &stdout, &stderr)
 	if err == nil || !strings.Contains(err.Error(), "longer than 100ms") {
 		t.Errorf("error %v", err)
@@ -75,7 +94,7 @@ func TestDemoThatTakesTooLongFails(t *testing.T) {
 
 func TestDemoRefusesSizesThatShowNothing(t *testing.T) {
 	for _, args := range [][]string{{"--routes", "10"}, {"--rate", "0"}, {"--down", "0"}, {"--timeout", "0s"}, {"--no-such-flag"}} {
-		var out bytes.Buffer
+		var out buffer
 		if err := run(t.Context(), args, strings.NewReader(""), &out, &out); err == nil {
 			t.Errorf("%v: no error", args)
 		}
@@ -121,6 +140,22 @@ func TestEachPromiseCanFail(t *testing.T) {
 			t.Errorf("%s: ok %t, error %v", want, r.OK, r.err())
 		}
 	}
+}
+
+func TestProgressInPlace(t *testing.T) {
+	var said, progress bytes.Buffer
+	s := &show{said: &said, progress: &progress, width: 20}
+	s.draw("a line that is longer than the terminal")
+	if got, want := progress.String(), "\r\x1b[K  a line that is lo"; got != want {
+		t.Errorf("drawn %q, want %q", got, want)
+	}
+	progress.Reset()
+	s.say("%d updates", 7)
+	if progress.String() != "\r\x1b[K" || said.String() != "7 updates\n" {
+		t.Errorf("a line in place is not cleared before one that stays: %q, %q", &progress, &said)
+	}
+	s = &show{said: &said, progress: &progress, width: 2}
+	s.draw("nowhere to draw")
 }
 
 func TestCount(t *testing.T) {

@@ -35,8 +35,9 @@ func newShow(stdout, stderr io.Writer, json bool) *show {
 	}
 	every := tellEvery
 	if f, ok := stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 20 {
-			s.width, every = w, redrawEvery
+		s.width, every = 80, redrawEvery
+		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
+			s.width = w
 		}
 	}
 	s.ended.Go(func() { s.loop(every) })
@@ -65,7 +66,7 @@ func (s *show) draw(line string) {
 		fmt.Fprintln(s.progress, "  "+line)
 		return
 	}
-	fmt.Fprint(s.progress, "\r\x1b[K  "+line[:min(len(line), s.width-3)])
+	fmt.Fprint(s.progress, "\r\x1b[K  "+line[:min(len(line), max(s.width-3, 0))])
 }
 
 func (s *show) clear() {

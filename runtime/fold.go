@@ -88,7 +88,7 @@ func (f *Fold) run() {
 func (f *Fold) stepped(l *loop) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	v := loopView{phase: l.m.Phase(), committed: l.m.Committed(), failures: l.m.Failures(), head: l.head, pending: l.more,
+	v := loopView{phase: l.m.Phase(), committed: l.m.Committed(), failures: l.m.Failures(), head: l.head, pending: l.more.Load(),
 		watchErr: l.lastErr, since: f.view.since, lastApply: f.view.lastApply}
 	if v.phase != f.view.phase {
 		v.since = time.Now()
@@ -183,7 +183,8 @@ func (f *Fold) Cursor() Cursor { return f.store.Cursor() }
 
 // Close commits what was received, within Options.ShutdownTimeout, and closes the store. It returns a *ShutdownError
 // when that did not finish in time; what is missing comes again at the next start. What stopped the fold earlier is
-// not repeated here: Err has it. A second call returns what the first did.
+// not repeated here: Err has it. Reads that are under way get ShutdownTimeout to end; a Snapshot that is left open
+// makes the closing of the store fail. A second call returns what the first did.
 func (f *Fold) Close() error {
 	f.closing.Do(func() {
 		f.loop.shutdown()
@@ -193,12 +194,26 @@ func (f *Fold) Close() error {
 		if !errors.As(err, &late) {
 			err = nil
 		}
-		if storeErr := f.store.Close(); storeErr != nil {
+		if storeErr := f.closeStore(); storeErr != nil {
 			err = errors.Join(err, fmt.Errorf("close store: %w", storeErr))
 		}
 		f.closeErr = err
 	})
 	return f.closeErr
+}
+
+// closeStore closes the store, which refuses while reads are under way: those get as long as the last flush did.
+func (f *Fold) closeStore() error {
+	const every = 5 * time.Millisecond
+	first := f.store.Close()
+	for err, waited := first, time.Duration(0); err != nil; waited += every {
+		if errors.Is(err, store.ErrClosed) || waited >= f.o.ShutdownTimeout {
+			return first // a store that was closed with an error says so once
+		}
+		time.Sleep(every)
+		err = f.store.Close()
+	}
+	return nil
 }
 
 // Export writes a consistent copy of the store's files into dir, which must not exist or be empty. It opens as a

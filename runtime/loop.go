@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/typedfold/fold/internal/machine"
@@ -17,8 +18,8 @@ import (
 
 // sink is what a loop feeds: tables, or a caller's parse and apply.
 type sink interface {
-	// prepare parses a segment, on the receive goroutine, beside hooks and store.
-	prepare(*segment)
+	// prepare parses a segment's updates from a place on, on the receive goroutine, beside hooks and store.
+	prepare(seg *segment, from int)
 	// hooks runs the hooks of the segments' updates. It is called again for the same segments after an error.
 	hooks(context.Context, []*segment) error
 	// ops appends what is committed beside the raw updates. applied follows, whatever came of it.
@@ -80,7 +81,7 @@ type loop struct {
 	flush   flushWork
 	lastErr error // why the watch was lost last
 	head    uint64
-	more    uint64
+	more    atomic.Uint64 // the log's last word on what is still to come
 }
 
 // event is one entry of the inbox: the machine's input, and what only the shell sees of it.
@@ -205,7 +206,6 @@ func (l *loop) take(ev event) machine.Input {
 		in.Segment.ID = l.nextSeg
 		l.segs[l.nextSeg] = ev.seg
 		l.head = max(l.head, in.Segment.High.Rank(), in.Segment.Frontier)
-		l.more = in.Segment.More
 		return in
 	case machine.HooksDone:
 		l.flushFailed(in.Err)

@@ -74,11 +74,11 @@ func firstToken(key string) string {
 	return key
 }
 
-func (k *tableSink) prepare(seg *segment) {
+func (k *tableSink) prepare(seg *segment, from int) {
 	for len(seg.parts) < len(k.tables) {
 		seg.parts = append(seg.parts, k.tables[len(seg.parts)].newPart())
 	}
-	for i := range seg.updates {
+	for i := from; i < len(seg.updates); i++ {
 		u := &seg.updates[i]
 		t := k.table(u.Key)
 		if t == nil {

@@ -98,15 +98,15 @@ type parsed[T any] struct {
 // errParsePanicked is fatal: parse is a function of the update, and the same one would come again.
 var errParsePanicked = errors.New("parse panicked")
 
-func (k *applySink[T]) prepare(seg *segment) {
-	p := parsed[T]{}
+func (k *applySink[T]) prepare(seg *segment, from int) {
+	p, _ := seg.parsed.(parsed[T])
 	defer func() {
 		if r := recover(); r != nil {
 			p.err = fmt.Errorf("%w: %v\n%s", errParsePanicked, r, debug.Stack())
 		}
 		seg.parsed = p
 	}()
-	for i := range seg.updates {
+	for i := from; p.err == nil && i < len(seg.updates); i++ {
 		if item, ok := k.parse(&seg.updates[i]); ok {
 			p.items = append(p.items, item)
 		}

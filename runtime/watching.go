@@ -20,6 +20,7 @@ type openWatch struct {
 	requests chan machine.Receive // at most one is out
 	cancel   context.CancelFunc
 	closed   sync.Once
+	err      error // what ended the watch, told at the next request
 }
 
 // open opens a watch on a goroutine of its own and posts how that went.
@@ -60,7 +61,7 @@ func (l *loop) receive(ctx context.Context, ow *openWatch) {
 	for {
 		select {
 		case r := <-ow.requests:
-			ev := l.next(ctx, ow.w, r)
+			ev := l.next(ctx, ow, r)
 			if _, ended := ev.in.(machine.WatchEnded); !l.post(ev) || ended {
 				return
 			}
@@ -76,30 +77,41 @@ func (l *loop) receive(ctx context.Context, ow *openWatch) {
 	}
 }
 
-// next takes one delivery with something in it, and has it parsed.
-func (l *loop) next(ctx context.Context, w kv.Watch, r machine.Receive) event {
+// next answers one request: it takes deliveries into a segment and has each parsed as it comes. An error after some of
+// it ends the watch at the next request.
+func (l *loop) next(ctx context.Context, ow *openWatch, r machine.Receive) event {
+	if ow.err != nil {
+		return event{in: machine.WatchEnded{End: endOf(ow.err), Err: ow.err}}
+	}
 	seg := l.free.get()
+	var s machine.Segment
 	for {
-		d, err := w.Next(ctx, kv.Delivery{Updates: seg.updates[:0]}, r.Max, r.MaxBytes)
+		from := len(seg.updates)
+		d, err := ow.w.Next(ctx, kv.Delivery{Updates: seg.updates}, r.Max-from, r.MaxBytes-s.Bytes)
 		if err != nil {
-			return event{in: machine.WatchEnded{End: endOf(err), Err: err}}
+			if ow.err = err; from == 0 && s.Frontier == 0 {
+				return event{in: machine.WatchEnded{End: endOf(err), Err: err}}
+			}
+			break
 		}
 		seg.updates = d.Updates
-		if len(d.Updates) == 0 && d.Frontier == 0 {
-			continue
-		}
-		s := machine.Segment{Updates: len(d.Updates), Frontier: d.Frontier, More: d.Pending}
-		for i := range d.Updates {
-			u := &d.Updates[i]
+		for i := range d.Updates[from:] {
+			u := &d.Updates[from+i]
 			s.Bytes += u.Size()
 			if u.Version.Rank() > s.High.Rank() {
 				s.High, s.HighMillis = u.Version, uint64(max(u.UnixNano, 0))/1e6
 			}
 		}
-		seg.bytes = s.Bytes
-		l.cfg.sink.prepare(seg)
-		return event{in: machine.Received{Segment: s}, seg: seg}
+		s.Frontier = max(s.Frontier, d.Frontier)
+		l.cfg.sink.prepare(seg, from)
+		l.more.Store(d.Pending)
+		enough := len(seg.updates) >= r.Max || s.Bytes >= r.MaxBytes || d.Pending == 0
+		if (len(seg.updates) > 0 || s.Frontier > 0) && (!r.Gather || enough) {
+			break
+		}
 	}
+	s.Updates, seg.bytes = len(seg.updates), s.Bytes
+	return event{in: machine.Received{Segment: s}, seg: seg}
 }
 
 func (l *loop) closeWatch() {

@@ -18,8 +18,6 @@ type Segment struct {
 	HighMillis uint64
 	// Frontier is the delivery's frontier; 0 when it had none.
 	Frontier uint64
-	// More is the log's estimate of what is still to come.
-	More uint64
 }
 
 // Flush is what goes through hooks and store together.
@@ -127,8 +125,12 @@ type OpenWatch struct {
 // CloseWatch: close the watch if there is one. A Receive that is out is still answered.
 type CloseWatch struct{}
 
-// Receive: take what the watch has, at most so much. Answered by Received or WatchEnded.
-type Receive struct{ Max, MaxBytes int }
+// Receive: take what the watch has, at most so much. With Gather, go on taking until it is that much, or the log says
+// that nothing more is to come. Answered by Received or WatchEnded.
+type Receive struct {
+	Max, MaxBytes int
+	Gather        bool
+}
 
 // RunHooks: run the flush's hooks. Answered by HooksDone.
 type RunHooks struct{ Flush Flush }

@@ -23,7 +23,7 @@ type Config struct {
 	// MaxUpdates and MaxBytes bound one receive, and so one flush of one receive; at least 1.
 	MaxUpdates, MaxBytes int
 	// BulkUpdates and BulkBytes take their place until the fold is hydrated, when it begins at least BulkUpdates
-	// revisions behind. A flush then waits until it is that large, as long as the log says that more is to come.
+	// revisions behind. A receive then gathers that much, as long as the log says that more is to come.
 	BulkUpdates, BulkBytes int
 	// QueueUpdates and QueueBytes bound what is received and not yet in a flush: a receive is only asked for below them.
 	// A flush's own bound takes their place where it is larger.
@@ -329,7 +329,7 @@ func (m *M) proceed(out []Effect) []Effect {
 	if m.phase == PhaseWatching && !m.receiving && m.queueHasRoom() {
 		m.receiving = true
 		updates, bytes := m.limits()
-		out = append(out, Receive{Max: updates, MaxBytes: bytes})
+		out = append(out, Receive{Max: updates, MaxBytes: bytes, Gather: m.bulk})
 	}
 	return out
 }
@@ -342,10 +342,7 @@ func (m *M) shouldFlush() bool {
 	if m.pendingUpdates >= updates || m.pendingBytes >= bytes || m.phase != PhaseWatching {
 		return true
 	}
-	if m.cfg.Windowed {
-		return m.windowOver
-	}
-	return !m.bulk || m.pending[len(m.pending)-1].More == 0
+	return !m.cfg.Windowed || m.windowOver
 }
 
 // limits are the bounds of one flush now.

@@ -196,7 +196,6 @@ func (w *world) answerReceive() {
 	if w.watchAt == w.log {
 		s.Frontier = w.log
 	}
-	s.More = w.log - w.watchAt
 	w.received[s.ID] = s
 	w.order = append(w.order, s.ID)
 	w.step(machine.Received{Segment: s})
@@ -286,7 +285,7 @@ func TestCatchesUp(t *testing.T) {
 						continue // blocks: there is nothing
 					}
 					at, id = at+k, id+1
-					s := machine.Segment{ID: id, Updates: int(k), High: kv.Revision(at), More: head - at}
+					s := machine.Segment{ID: id, Updates: int(k), High: kv.Revision(at)}
 					inputs = append(inputs, machine.Received{Segment: s})
 				case machine.RunHooks:
 					inputs = append(inputs, machine.HooksDone{})

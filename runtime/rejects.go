@@ -48,6 +48,7 @@ func (r *rejectedKeys) applied() {
 // keyFate is what a batch does to one key that has, or gets, a rejection.
 type keyFate struct {
 	was      bool // it had a rejection before the batch
+	changed  bool // not by an update that leaves everything as it is
 	accepted oldRow
 	rej      *Rejection
 }
@@ -120,6 +121,7 @@ func (r *rejectedKeys) fate(g store.Getter, key string, refused bool) (*keyFate,
 }
 
 func (f *keyFate) update(u *kv.Update, x *rejectedUpdate) {
+	f.changed = f.changed || x != nil || u.Op != kv.OpAgedOut
 	switch {
 	case x != nil:
 		f.rej = x.rej
@@ -134,6 +136,9 @@ func (f *keyFate) update(u *kv.Update, x *rejectedUpdate) {
 }
 
 func (r *rejectedKeys) keyOps(key string, f *keyFate, ops []store.Op) []store.Op {
+	if !f.changed {
+		return ops
+	}
 	rejKey, accKey := store.AppendKey(nil, store.SpaceRejected, key), store.AppendKey(nil, store.SpaceAccepted, key)
 	if f.rej == nil {
 		if f.was {

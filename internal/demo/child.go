@@ -25,7 +25,7 @@ import (
 
 // message is one line of a router process's stdout.
 type message struct {
-	// Type is ready, progress, hydrated, held or digest.
+	// Type is ready, progress, hydrated, holding, held or digest.
 	Type string `json:"type"`
 	// Address takes requests (ready).
 	Address string `json:"address,omitempty"`
@@ -49,7 +49,7 @@ type message struct {
 
 // Commands are the lines of a router process's stdin; its end asks for an orderly shutdown.
 const (
-	commandHold   = "hold"   // stop in the middle of the next batch
+	commandHold   = "hold"   // stop in the middle of the next batch, and say so before (holding) and then (held)
 	commandDigest = "digest" // answer with a digest
 )
 
@@ -213,6 +213,9 @@ func (c *child) obey(ctx context.Context, stdin io.Reader, r *router.Router) err
 		switch lines.Text() {
 		case commandHold:
 			c.hold.Store(true)
+			if err := c.send(message{Type: "holding"}); err != nil {
+				return err
+			}
 		case commandDigest:
 			m, err := digest(ctx, r)
 			if err != nil {

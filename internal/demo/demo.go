@@ -27,6 +27,7 @@ type demo struct {
 	server *natstest.Server
 	bucket *natskv.Bucket
 	writer *writer
+	seeded uint64                  // the last revision of the seeding
 	a, b   atomic.Pointer[process] // read by what shows them too
 	pa, pb prober
 	res    results
@@ -117,6 +118,7 @@ func (d *demo) seed(ctx context.Context) error {
 	if err := d.writer.seed(ctx); err != nil {
 		return fmt.Errorf("seed: %w", err)
 	}
+	d.seeded = d.writer.highest.Load()
 	return nil
 }
 
@@ -144,26 +146,25 @@ func (d *demo) startRouters(ctx context.Context) error {
 		}
 		d.show.say("router %s (process %d) hydrated: %s updates", p.name, p.cmd.Process.Pid, count(m.Updates))
 	}
-	d.writer.start(ctx, d.c.rate)
+	d.writer.start(ctx, d.c.rate, d.c.updates())
 	d.pa.begin(ctx, d.a.Load().ready().Address)
 	d.pb.begin(ctx, d.b.Load().ready().Address)
 	d.show.say("writer: %s updates a second; one request to each router every %v", count(d.c.rate), probeEvery)
-	return d.waitWritten(ctx, d.c.before)
+	d.writer.grant(d.c.before)
+	return d.waitWritten(ctx)
 }
 
-// waitWritten waits until the writer has made so many updates more.
-func (d *demo) waitWritten(ctx context.Context, n int) error {
-	until := d.writer.written.Load() + int64(n)
+// waitWritten waits until the writer has used up what it was granted.
+func (d *demo) waitWritten(ctx context.Context) error {
 	t := time.NewTicker(5 * time.Millisecond)
 	defer t.Stop()
-	for d.writer.written.Load() < until {
+	for d.writer.written.Load() < d.writer.granted {
 		select {
 		case <-t.C:
-		case err := <-d.writer.done:
-			d.writer.done <- nil // for finish
-			return fmt.Errorf("writer ended early: %w", orElse(err, context.Canceled))
+		case <-d.writer.done:
+			return fmt.Errorf("writer ended early: %w", orElse(d.writer.err, context.Canceled))
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %d updates: %w", n, context.Cause(ctx))
+			return fmt.Errorf("wait for %d updates: %w", d.writer.granted, context.Cause(ctx))
 		}
 	}
 	return nil
@@ -172,9 +173,17 @@ func (d *demo) waitWritten(ctx context.Context, n int) error {
 // killInMidBatch ends router b between a batch's hooks and its commit.
 func (d *demo) killInMidBatch(ctx context.Context) error {
 	b := d.b.Load()
+	// What it has hydrated is durable by now or in a moment; a kill before would be one of an empty fold.
+	if err := b.until(ctx, "a durable fold", func() bool { return b.latest.Durable >= d.seeded }); err != nil {
+		return err
+	}
 	if err := b.command(commandHold); err != nil {
 		return err
 	}
+	if _, err := b.wait(ctx, "holding"); err != nil {
+		return err
+	}
+	d.writer.grant(d.c.inBatch())
 	held, err := b.wait(ctx, "held")
 	if err != nil {
 		return err
@@ -193,7 +202,8 @@ func (d *demo) killInMidBatch(ctx context.Context) error {
 
 func (d *demo) writeOn(ctx context.Context) error {
 	before := d.writer.highest.Load()
-	if err := d.waitWritten(ctx, d.c.down); err != nil {
+	d.writer.grant(d.c.down)
+	if err := d.waitWritten(ctx); err != nil {
 		return err
 	}
 	d.show.say("the writer went on: %s revisions while b was down", count(d.writer.highest.Load()-before))
@@ -201,6 +211,7 @@ func (d *demo) writeOn(ctx context.Context) error {
 }
 
 func (d *demo) restart(ctx context.Context) error {
+	d.writer.grant(d.c.during())
 	began := time.Now()
 	if err := d.start(ctx, &d.b, "b"); err != nil {
 		return err
@@ -208,8 +219,8 @@ func (d *demo) restart(ctx context.Context) error {
 	b := d.b.Load()
 	ready := b.ready()
 	d.res.Kill.Resumed = ready.Resumed
+	d.pb.begin(ctx, ready.Address) // with its first request
 	d.res.Delta.ServingMillis = time.Since(began).Milliseconds()
-	d.pb.begin(ctx, ready.Address)
 	m, err := b.wait(ctx, "hydrated")
 	if err != nil {
 		return err
@@ -217,7 +228,8 @@ func (d *demo) restart(ctx context.Context) error {
 	d.res.Delta.Updates, d.res.Delta.Replayed, d.res.Delta.Millis = m.Updates, m.Replayed, time.Since(began).Milliseconds()
 	d.show.say("router b started again: serving its own disk after %d ms, resumed at %s, caught up after %d ms with %s updates",
 		d.res.Delta.ServingMillis, count(ready.Resumed), d.res.Delta.Millis, count(m.Updates))
-	return d.waitWritten(ctx, d.c.after)
+	d.writer.grant(d.c.after)
+	return d.waitWritten(ctx)
 }
 
 // settle stops the writer and has both routers reach the head of the log.
@@ -283,9 +295,7 @@ func (d *demo) finalState(ctx context.Context, p *process) (nodeResult, error) {
 func (d *demo) shutDownRouters(ctx context.Context) error {
 	d.pa.end()
 	d.pb.end()
-	if d.writer.stop != nil {
-		d.writer.stop()
-	}
+	_ = d.writer.finish() // on the way here its error has been told, or another one was first
 	var errs []error
 	for _, p := range []*process{d.a.Load(), d.b.Load()} {
 		if p != nil && !p.killed() {

@@ -39,7 +39,7 @@ func (b *buffer) String() string {
 
 // small is a demo of a few seconds.
 func small(extra ...string) []string {
-	return append([]string{"--routes", "600", "--rate", "1000", "--before", "200", "--down", "250", "--after", "100"}, extra...)
+	return append([]string{"--routes", "600", "--rate", "1000", "--before", "150", "--down", "250", "--after", "100"}, extra...)
 }
 
 func TestDemoWithoutATerminal(t *testing.T) {
@@ -93,7 +93,7 @@ func TestDemoThatTakesTooLongFails(t *testing.T) {
 }
 
 func TestDemoRefusesSizesThatShowNothing(t *testing.T) {
-	for _, args := range [][]string{{"--routes", "10"}, {"--rate", "0"}, {"--down", "0"}, {"--timeout", "0s"}, {"--no-such-flag"}} {
+	for _, args := range [][]string{{"--routes", "199"}, {"--routes", "600", "--down", "500"}, {"--rate", "0"}, {"--down", "0"}, {"--timeout", "0s"}, {"--no-such-flag"}} {
 		var out buffer
 		if err := run(t.Context(), args, strings.NewReader(""), &out, &out); err == nil {
 			t.Errorf("%v: no error", args)

@@ -66,12 +66,23 @@ type config struct {
 	json, verbose       bool
 }
 
+// inBatch is how many updates follow the request to stop in the middle of a batch, and during how many come while the
+// killed router starts.
+func (c config) inBatch() int { return 1 + c.before/4 }
+func (c config) during() int  { return 1 + c.down/4 }
+
+// missed is the most that the killed router can have to catch up with: all but what it had on disk from the seeding.
+func (c config) missed() int { return c.before + c.inBatch() + c.down + c.during() }
+
+// updates is how many there are in all, after the seeding.
+func (c config) updates() int { return c.missed() + c.after }
+
 func (c config) validate() error {
 	switch {
-	case c.routes < 200:
-		return fmt.Errorf("--routes is %d; at least 200", c.routes)
 	case c.rate < 1 || c.before < 1 || c.down < 1 || c.after < 1 || c.timeout <= 0:
 		return errors.New("--rate, --before, --down, --after and --timeout are positive")
+	case c.routes < 2*stable || c.routes <= c.missed():
+		return fmt.Errorf("--routes is %d; more than %d, so that a full replay is more than the delta", c.routes, max(2*stable-1, c.missed()))
 	}
 	return nil
 }

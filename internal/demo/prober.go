@@ -19,9 +19,11 @@ type prober struct {
 	wg             sync.WaitGroup
 }
 
-// begin sends until end. It may be called again after it, for another process at another address.
+// begin sends one request, and then goes on until end. It may be called again after it, for another process at another
+// address.
 func (p *prober) begin(ctx context.Context, address string) {
 	ctx, p.stop = context.WithCancel(ctx)
+	p.send(ctx, address)
 	p.wg.Go(func() {
 		t := time.NewTicker(probeEvery)
 		defer t.Stop()
@@ -30,15 +32,19 @@ func (p *prober) begin(ctx context.Context, address string) {
 			case <-ctx.Done():
 				return
 			case <-t.C:
-			}
-			switch ok := probe(ctx, address); {
-			case ok:
-				p.served.Add(1)
-			case ctx.Err() == nil:
-				p.failed.Add(1)
+				p.send(ctx, address)
 			}
 		}
 	})
+}
+
+func (p *prober) send(ctx context.Context, address string) {
+	switch ok := probe(ctx, address); {
+	case ok:
+		p.served.Add(1)
+	case ctx.Err() == nil:
+		p.failed.Add(1)
+	}
 }
 
 // end stops, and waits for the request that is under way.

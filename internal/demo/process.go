@@ -152,7 +152,7 @@ func (p *process) kill(ctx context.Context) error {
 
 // killed reports whether a signal ended the process.
 func (p *process) killed() bool {
-	return p.cmd.ProcessState != nil && p.cmd.ProcessState.ExitCode() == -1
+	return p.hasEnded() && p.cmd.ProcessState.ExitCode() == -1
 }
 
 // shutdown asks for an orderly end, and gives back what the process ended with.

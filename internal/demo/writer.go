@@ -19,18 +19,24 @@ const (
 	stable = 100
 )
 
-// writer changes routes at a steady rate, and knows how many there are.
+// writer changes routes at a steady rate, as often as it was granted, and knows how many there are. The grants make
+// what a run shows the same on a slow machine: how many updates a router misses does not depend on how long its
+// restart takes.
 type writer struct {
 	w      routesv1fold.RouteWriter
 	origin string // serves the stable routes
 	routes int
+
+	grants  chan struct{}
+	granted int64
 
 	written atomic.Int64 // updates since the seeding
 	rows    atomic.Int64
 	highest atomic.Uint64 // revision
 
 	stop func()
-	done chan error
+	done chan struct{} // closed when the work has ended, with err
+	err  error
 }
 
 func domain(i int) string { return fmt.Sprintf("d%06d.example.com", i) }
@@ -56,20 +62,34 @@ func (w *writer) seed(ctx context.Context) error {
 	})
 }
 
-// start changes routes, at a rate, until finish.
-func (w *writer) start(ctx context.Context, rate int) {
+// grant allows n updates more, and never blocks as long as all grants are within what start was told.
+func (w *writer) grant(n int) {
+	w.granted += int64(n)
+	for range n {
+		w.grants <- struct{}{}
+	}
+}
+
+// start changes routes, at a rate and at most so often, until finish.
+func (w *writer) start(ctx context.Context, rate, most int) {
+	w.grants = make(chan struct{}, most)
 	ctx, w.stop = context.WithCancel(ctx)
-	w.done = make(chan error, 1)
+	w.done = make(chan struct{})
 	interval := time.Second * workers / time.Duration(rate)
 	go func() {
-		w.done <- w.parallel(func(worker int) error { return w.work(ctx, worker, interval) })
+		defer close(w.done)
+		w.err = w.parallel(func(worker int) error { return w.work(ctx, worker, interval) })
 	}()
 }
 
-// finish stops after the writes that are under way.
+// finish stops after the writes that are under way. It does nothing more when called again, or before start.
 func (w *writer) finish() error {
+	if w.stop == nil {
+		return nil
+	}
 	w.stop()
-	return <-w.done
+	<-w.done
+	return w.err
 }
 
 // work changes this worker's share of the routes. Only it writes them, so it knows which exist.
@@ -84,6 +104,11 @@ func (w *writer) work(ctx context.Context, worker int, interval time.Duration) e
 		case <-ctx.Done():
 			return nil
 		case <-t.C:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.grants:
 		}
 		i := worker + workers*rand.IntN((w.routes-worker+workers-1)/workers)
 		var err error
@@ -104,7 +129,9 @@ func (w *writer) work(ctx context.Context, worker int, interval time.Duration) e
 			return err
 		}
 		w.written.Add(1)
-		next = next.Add(interval)
+		if next = next.Add(interval); time.Since(next) > time.Second {
+			next = time.Now() // it waited for a grant, or was too slow: that is not made up for
+		}
 		t.Reset(time.Until(next))
 	}
 }

@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -175,6 +176,16 @@ func (s *subscription) finish(err error) {
 	s.signal()
 }
 
+// cause is err, or what ended the watch when err is only that the fold's store was closed after it.
+func (s *subscription) cause(err error) error {
+	if !errors.Is(err, store.ErrClosed) {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return cmp.Or(s.end, err)
+}
+
 func (s *subscription) signal() {
 	select {
 	case s.wake <- struct{}{}:
@@ -269,7 +280,7 @@ func (t *Table[K, V]) subscribe(sub *subscription) (after uint64) {
 func (t *Table[K, V]) yieldInitial(ctx context.Context, sub *subscription, yield func(Event[K, V], error) bool) (uint64, bool) {
 	snap, err := t.t.store.Snapshot()
 	if err != nil {
-		yield(Event[K, V]{}, err)
+		yield(Event[K, V]{}, sub.cause(err))
 		return 0, false
 	}
 	defer func() { _ = snap.Close() }()
@@ -284,7 +295,7 @@ func (t *Table[K, V]) yieldInitial(ctx context.Context, sub *subscription, yield
 			if sub.old {
 				ev.old = &keptOld[K, V]{t: t.t, key: row.Key} // the first that is told of the row
 			}
-			if !yield(ev, err) || err != nil {
+			if !yield(ev, sub.cause(err)) || err != nil {
 				return 0, false
 			}
 		}

@@ -356,6 +356,9 @@ func TestWatchEnds(t *testing.T) {
 		if err := watch(tb.routes.Table, nil, showRoute).end(t); !errors.Is(err, fold.ErrStopped) {
 			t.Errorf("a watch that begins after Close: %v", err)
 		}
+		if err := watch(tb.routes.Table, nil, showRoute, fold.WithInitial()).end(t); !errors.Is(err, fold.ErrStopped) {
+			t.Errorf("a watch of the rows that begins after Close: %v", err)
+		}
 
 		tb = start(t, log, openStore(t, backends[0], dir), startOptions{})
 		tb.hydrated(t)

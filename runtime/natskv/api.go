@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -49,7 +50,7 @@ func (a api) request(ctx context.Context, subject string, body, out any) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	msg, err := a.nc.RequestWithContext(ctx, a.prefix+subject, data)
+	msg, err := a.exchange(ctx, &nats.Msg{Subject: a.prefix + subject, Data: data})
 	if err != nil {
 		return fmt.Errorf("request %s: %w", subject, err)
 	}
@@ -69,6 +70,31 @@ func (a api) request(ctx context.Context, subject string, body, out any) error {
 		return fmt.Errorf("request %s: %w: %w", subject, errUnparsable, err)
 	}
 	return nil
+}
+
+// exchange sends one message and waits for its answer. A connection that breaks meanwhile ends the wait, since an answer
+// is lost with it: without that, a server's restart would cost the whole deadline.
+func (a api) exchange(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	broken := a.nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		select {
+		case _, open := <-broken:
+			if open {
+				cancel(nats.ErrDisconnected)
+			}
+		case <-ctx.Done():
+		}
+	})
+	defer wg.Wait()
+	defer a.nc.RemoveStatusListener(broken)
+	defer cancel(nil)
+	reply, err := a.nc.RequestMsgWithContext(ctx, msg)
+	if err != nil && context.Cause(ctx) == nats.ErrDisconnected {
+		err = nats.ErrDisconnected
+	}
+	return reply, err
 }
 
 func (a api) streamInfo(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/typedfold/fold/runtime/kv"
@@ -27,6 +29,10 @@ type Bucket struct {
 	putPrefix   string // of the subjects that writes go to
 	cfg         BucketConfig
 	differences []Difference
+
+	js      jetstream.JetStream
+	opened  atomic.Bool
+	opening chan struct{} // holds one token: whoever has it opens
 }
 
 var _ kv.Bucket = (*Bucket)(nil)
@@ -47,15 +53,72 @@ func Open(ctx context.Context, js jetstream.JetStream, name string, cfg BucketCo
 	if err != nil {
 		return nil, err
 	}
+	if err := b.ready(ctx); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// Lazy is a bucket that its first use opens, and creates with cfg if it is absent: for a node that has to start, and
+// to serve what it holds, while the server is away. Until then every use fails, and tries again.
+func Lazy(js jetstream.JetStream, name string, cfg BucketConfig) (*Bucket, error) {
+	return newBucket(js, name, cfg)
+}
+
+// ready opens the bucket unless it is open.
+func (b *Bucket) ready(ctx context.Context) error {
+	if b.opened.Load() {
+		return nil
+	}
+	select {
+	case <-b.opening:
+	case <-ctx.Done():
+		return fmt.Errorf("open: bucket %q: %w", b.name, ctx.Err())
+	}
+	defer func() { b.opening <- struct{}{} }()
+	if b.opened.Load() {
+		return nil
+	}
+	if err := b.connected(ctx); err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
 	info, err := b.api.streamInfo(ctx, b.stream)
 	if apiCode(err) == codeStreamNotFound {
-		info, err = b.create(ctx, js)
+		info, err = b.create(ctx, b.js)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open: %w", asBucketError(name, err))
+		return fmt.Errorf("open: %w", asBucketError(b.name, err))
 	}
 	b.adopt(info)
-	return b, nil
+	b.opened.Store(true)
+	return nil
+}
+
+// connectWait is how long a use waits for a connection that is being made, before it says that there is none.
+const connectWait = time.Second
+
+// connected waits a little for the connection, so that a server that is away is said so at once, and not when an
+// operation's deadline has passed.
+func (b *Bucket) connected(ctx context.Context) error {
+	nc := b.api.nc
+	if nc.IsConnected() {
+		return nil
+	}
+	changed := nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
+	defer nc.RemoveStatusListener(changed)
+	if nc.IsConnected() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectWait)
+	defer cancel()
+	select {
+	case <-changed:
+	case <-ctx.Done():
+	}
+	if nc.IsConnected() {
+		return nil
+	}
+	return fmt.Errorf("bucket %q: %w: %v", b.name, ErrNotConnected, nc.Status())
 }
 
 // Bind opens a bucket that exists: else an error that matches kv.ErrBucketNotFound.
@@ -69,6 +132,7 @@ func Bind(ctx context.Context, js jetstream.JetStream, name string, cfg BucketCo
 		return nil, fmt.Errorf("bind: %w", asBucketError(name, err))
 	}
 	b.adopt(info)
+	b.opened.Store(true)
 	return b, nil
 }
 
@@ -83,7 +147,9 @@ func newBucket(js jetstream.JetStream, name string, cfg BucketConfig) (*Bucket, 
 		return nil, fmt.Errorf("bucket %q: config: %w", name, err)
 	}
 	cfg = cfg.withDefaults()
-	return &Bucket{api: newAPI(js, cfg.Timeout), name: name, stream: streamPrefix + name, cfg: cfg}, nil
+	b := &Bucket{api: newAPI(js, cfg.Timeout), name: name, stream: streamPrefix + name, cfg: cfg, js: js, opening: make(chan struct{}, 1)}
+	b.opening <- struct{}{}
+	return b, nil
 }
 
 // adopt takes over what the stream says: a mirror keeps its origin's subjects, and is written through it.
@@ -110,10 +176,19 @@ func (b *Bucket) adopt(info *jetstream.StreamInfo) {
 func (b *Bucket) Name() string { return b.name }
 
 // Differences are the settings that the bucket had otherwise than the config when it was opened.
-func (b *Bucket) Differences() []Difference { return append([]Difference(nil), b.differences...) }
+// There are none to tell of a Lazy bucket that has not been used.
+func (b *Bucket) Differences() []Difference {
+	if !b.opened.Load() {
+		return nil
+	}
+	return append([]Difference(nil), b.differences...)
+}
 
 // Info reads the log's identity and bounds from its leader.
 func (b *Bucket) Info(ctx context.Context) (kv.LogInfo, error) {
+	if err := b.ready(ctx); err != nil {
+		return kv.LogInfo{}, err
+	}
 	info, err := b.api.streamInfo(ctx, b.stream)
 	if err != nil {
 		return kv.LogInfo{}, fmt.Errorf("log info: %w", asBucketError(b.name, err))

@@ -28,6 +28,9 @@ type ConnectOptions struct {
 	Name string
 	// Domain is the JetStream domain; "" is the server's own.
 	Domain string
+	// Background has Connect return without a server, too, and go on trying for good: for a node that must start while
+	// the server is away.
+	Background bool
 	// Timeout bounds one attempt to connect; default 30 s.
 	Timeout time.Duration
 	// Hooks hear of what happens to the connection.
@@ -188,6 +191,9 @@ func (o ConnectOptions) natsOptions() (servers string, options []nats.Option, er
 			}
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { call(o.Hooks.Error, err) }),
+	}
+	if o.Background {
+		options = append(options, nats.RetryOnFailedConnect(true))
 	}
 	options = append(options, o.Extra...)
 	switch {

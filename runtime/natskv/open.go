@@ -37,6 +37,12 @@ func (b *Bucket) Open(ctx context.Context, req kv.OpenRequest) (kv.Watch, error)
 func (b *Bucket) open(ctx context.Context, req kv.OpenRequest, kind openKind) (_ *watch, err error) {
 	ctx, cancel := b.deadline(ctx)
 	defer cancel()
+	if err := b.ready(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.connected(ctx); err != nil {
+		return nil, err
+	}
 	before, err := b.api.streamInfo(ctx, b.stream)
 	if err != nil {
 		return nil, asBucketError(b.name, err)

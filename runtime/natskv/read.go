@@ -39,6 +39,9 @@ func (b *Bucket) entry(ctx context.Context, key string) (e kv.Entry, found bool,
 	if err := kv.ValidKey(key); err != nil {
 		return kv.Entry{}, false, err
 	}
+	if err := b.ready(ctx); err != nil {
+		return kv.Entry{}, false, err
+	}
 	msg, found, err := b.api.message(ctx, b.stream, msgGetRequest{LastFor: b.prefix + key})
 	if err != nil {
 		return kv.Entry{}, false, fmt.Errorf("%q: %w", key, asBucketError(b.name, err))

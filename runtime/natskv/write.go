@@ -89,6 +89,9 @@ func (b *Bucket) write(ctx context.Context, op, key string, value []byte, h nats
 	}
 	ctx, cancel := b.deadline(ctx)
 	defer cancel()
+	if err := b.ready(ctx); err != nil {
+		return kv.Version{}, fmt.Errorf("%s: %w", op, err)
+	}
 	expect, err := decide(expectAny, nil)
 	if err != nil {
 		return kv.Version{}, fmt.Errorf("%s: %w", op, err)
@@ -136,7 +139,7 @@ func (b *Bucket) publish(ctx context.Context, op, key string, value []byte, h na
 		}
 		msg.Header[headerExpectedSeq] = []string{strconv.FormatUint(expect, 10)}
 	}
-	reply, err := b.api.nc.RequestMsgWithContext(ctx, msg)
+	reply, err := b.api.exchange(ctx, msg)
 	if err != nil {
 		if isNoAnswer(err) {
 			return 0, &OutcomeUnknownError{Op: op, Key: key, Err: err}

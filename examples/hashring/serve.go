@@ -25,7 +25,7 @@ import (
 const grace = 10 * time.Second
 
 func serve(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
-	nats := quickstart.NATS{Name: "hashring"}
+	nats := quickstart.NATS{Name: "hashring", Background: true}
 	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	nats.Flags(fs)
@@ -54,7 +54,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) (err er
 	if err != nil {
 		return err
 	}
-	bucket, err := natskv.Open(ctx, js, ring.Bucket, natskv.BucketConfig{})
+	bucket, err := natskv.Lazy(js, ring.Bucket, natskv.BucketConfig{}) // a node starts on its disk, with or without NATS
 	if err != nil {
 		return err
 	}

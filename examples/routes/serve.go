@@ -29,7 +29,7 @@ type serveConfig struct {
 }
 
 func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	c := serveConfig{nats: quickstart.NATS{Name: "routes"}}
+	c := serveConfig{nats: quickstart.NATS{Name: "routes", Background: true}}
 	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	c.nats.Flags(fs)
@@ -105,11 +105,15 @@ func (c serveConfig) startRouter(ctx context.Context, session *quickstart.Sessio
 	if err != nil {
 		return nil, nil, errors.Join(err, cleanUp())
 	}
+	// Lazy, so that a router whose NATS is away starts all the same, on what it has on disk.
+	bucket, err := natskv.Lazy(js, router.Bucket, natskv.BucketConfig{})
+	if err != nil {
+		return nil, nil, errors.Join(err, cleanUp())
+	}
 	store, err := pebblestore.Open(dir, pebblestore.Options{Logger: log})
 	if err != nil {
 		return nil, nil, errors.Join(err, cleanUp())
 	}
-	bucket := router.Later(js, router.Bucket, natskv.BucketConfig{})
 	r, err := router.Start(ctx, bucket, store, fold.Options{Logger: log, ShutdownTimeout: c.grace})
 	if err != nil {
 		return nil, nil, errors.Join(err, store.Close(), cleanUp())

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/typedfold/fold/internal/natstest"
@@ -24,6 +23,8 @@ type NATS struct {
 	CredsFile string
 	// Name is what the server's lists show this client as.
 	Name string
+	// Background starts without the server too, and connects when it is there.
+	Background bool
 }
 
 // Flags adds --server and --creds.
@@ -41,8 +42,7 @@ type Session struct {
 	embedded *natstest.Server
 }
 
-// Start starts the embedded server if no other is named, and connects. A real server may be away: the connection then
-// comes up by itself later.
+// Start starts the embedded server if no other is named, and connects.
 func (n NATS) Start(ctx context.Context, log *slog.Logger) (*Session, error) {
 	s := &Session{}
 	url := n.Server
@@ -54,7 +54,7 @@ func (n NATS) Start(ctx context.Context, log *slog.Logger) (*Session, error) {
 		s.embedded, s.URL, url = srv, srv.URL(), srv.URL()
 	}
 	conn, err := natskv.Connect(ctx, natskv.ConnectOptions{
-		URL: url, CredsFile: n.CredsFile, Name: n.Name,
+		URL: url, CredsFile: n.CredsFile, Name: n.Name, Background: n.Background,
 		Hooks: natskv.ConnectHooks{
 			Disconnected: func(err error) {
 				if err != nil {
@@ -63,7 +63,6 @@ func (n NATS) Start(ctx context.Context, log *slog.Logger) (*Session, error) {
 			},
 			Reconnected: func() { log.Info("nats: connected again") },
 		},
-		Extra: []nats.Option{nats.RetryOnFailedConnect(true)},
 	})
 	if err != nil {
 		return nil, errors.Join(err, s.stop())

@@ -48,6 +48,15 @@ func jetStream(t *testing.T, srv *natstest.Server) jetstream.JetStream {
 	return js
 }
 
+func lazy(t *testing.T, srv *natstest.Server) fold.Bucket {
+	t.Helper()
+	b, err := natskv.Lazy(jetStream(t, srv), Bucket, natskv.BucketConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 func openRouter(t *testing.T, bucket fold.Bucket, dir string) *Router {
 	t.Helper()
 	s, err := pebblestore.Open(dir, pebblestore.Options{})
@@ -253,8 +262,7 @@ func TestServesItsDiskWhileNATSIsAway(t *testing.T) {
 	}
 
 	srv.Stop()
-	// The short deadline only makes the fold's first attempts fail sooner.
-	r := openRouter(t, Later(jetStream(t, srv), Bucket, natskv.BucketConfig{Timeout: 100 * time.Millisecond}), dir)
+	r := openRouter(t, lazy(t, srv), dir)
 	if code, body := get(r, "www.example.com", "/"); code != 200 {
 		t.Errorf("without NATS: %d %q", code, body)
 	}
@@ -289,7 +297,7 @@ func TestServesItsDiskWhileNATSIsAway(t *testing.T) {
 func TestHealth(t *testing.T) {
 	srv := natstest.New(t)
 	srv.Stop()
-	r := openRouter(t, Later(jetStream(t, srv), Bucket, natskv.BucketConfig{Timeout: 100 * time.Millisecond}), t.TempDir())
+	r := openRouter(t, lazy(t, srv), t.TempDir())
 	h := r.Health()
 	if code, body := get(h, "admin", "/livez"); code != 200 {
 		t.Errorf("livez: %d %q", code, body)

@@ -387,6 +387,7 @@ func TestWatchEnds(t *testing.T) {
 func TestWatchHeedsItsContext(t *testing.T) {
 	feedTest(t, startOptions{}, func(t *testing.T, log *kvtest.Log, tb *tables) {
 		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
 		n := 0
 		go func() {
 			synctest.Wait()

@@ -179,7 +179,6 @@ func (w *world) write() {
 	case 1:
 		value = nil // a mismatch for most tables, a message of defaults for some
 	case 2:
-		value = append(value, make([]byte, 0)...)
 		value = append(value, 0x7a, 80) // an unknown field of 80 bytes: too large for docs
 		value = append(value, make([]byte, 80)...)
 	}
@@ -437,7 +436,7 @@ func (d *fileDisk) open() (store.Store, error) {
 	return logstore.Open(filepath.Join(d.dir, "fold.log"), logstore.Options{Durability: logstore.None})
 }
 
-func (d *fileDisk) crashed(rng *rand.Rand) (disk, error) {
+func (d *fileDisk) crashed(*rand.Rand) (disk, error) {
 	b, err := os.ReadFile(filepath.Join(d.dir, "fold.log"))
 	if err != nil {
 		return nil, err

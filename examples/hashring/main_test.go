@@ -94,7 +94,10 @@ func TestServeOnAServerOfItsOwn(t *testing.T) {
 	if err := run(t.Context(), join, io.Discard, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second one from disk
+	for _, away := range []bool{false, true} { // the second one from its disk alone
+		if away {
+			srv.Stop()
+		}
 		c, addr := startServe(t, "--server", srv.URL(), "--data", data)
 		exampletest.Eventually(t, "the member is there", func() bool { return len(membersAt(t, addr)) == 1 })
 		if strings.Contains(c.Stdout.String(), "embedded") {
@@ -112,6 +115,7 @@ func TestWrongCommands(t *testing.T) {
 		{"join", "--server", "nats://127.0.0.1:1", "cdn", "o1"},
 		{"leave", "--server", "nats://127.0.0.1:1", "cdn"},
 		{"leave", "--weight", "1", "cdn", "o1"},
+		{"join", "--server", "nats://127.0.0.1:1", "cdn", "o1", "10.0.0.1:80"}, // nobody there
 		{"no-such-command"},
 	} {
 		if err := run(t.Context(), args, io.Discard, io.Discard); err == nil {

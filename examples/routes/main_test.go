@@ -153,6 +153,7 @@ func TestControlCommands(t *testing.T) {
 		at("put", "--create", "--rev", "1", "acme", "www.example.com", "127.0.0.1:1"),
 		at("delete", "acme"),
 		{"put", "acme", "www.example.com", "127.0.0.1:1"}, // which server?
+		{"list", "--server", "nats://127.0.0.1:1"},        // nobody there
 		{"no-such-command"},
 	} {
 		if out, err := command(t, args...); err == nil {

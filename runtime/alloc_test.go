@@ -73,7 +73,7 @@ func TestReadAllocations(t *testing.T) {
 		} {
 			got := allocs(t, c.f)
 			t.Logf("%s: %v allocations, of them %v are the store's own", c.name, got, min(own, got))
-			if got > c.want {
+			if got > c.want+poolSlack {
 				t.Errorf("%s allocates %v times, at most %v: %v of the store, %v of the fields, %v of the message", c.name, got, c.want, own, fields, message)
 			}
 		}

@@ -151,9 +151,10 @@ func TestAppliedFlushOnMax(t *testing.T) {
 		c.Watcher, c.Batch = log, fold.BatchOptions{Window: time.Hour, Max: 2}
 		a := apply(c, nil)
 		a.seen()
-		log.Set("a", "1")
-		log.Set("b", "!")
-		log.Set("c", "3")
+		for _, pair := range []string{"a1", "b!", "c3"} {
+			log.Set(pair[:1], pair[1:])
+			a.seen()
+		}
 		if got := a.seen(); got != "1:a=1" || a.reported() != "[2]" {
 			t.Errorf("at the max, refused ones counted: %s, reported %s", got, a.reported())
 		}
@@ -384,6 +385,7 @@ func TestAppliedErrorsAndPanicsBringTheBatchAgain(t *testing.T) {
 				a.seen()
 				log.Set("b", "2")
 				time.Sleep(time.Minute)
+				a.seen()
 				if got := strings.Join(tries, " | "); got != "1:a=1 | 1:a=1 | 1:a=1 | 1:a=1 | 2:b=2" || a.reported() != "[1 2]" {
 					t.Errorf("tried %s, reported %s", got, a.reported())
 				}

@@ -238,11 +238,7 @@ func (r resumeFromStart) Open(ctx context.Context, req kv.OpenRequest) (kv.Watch
 	if err != nil {
 		return nil, err
 	}
-	w := &wholeLog{info: info}
-	for _, u := range r.Log.Retained() {
-		w.updates = append(w.updates, u)
-	}
-	return w, nil
+	return &wholeLog{info: info, updates: r.Log.Retained()}, nil
 }
 
 // wholeLog delivers a log's retained messages in one go.

@@ -292,6 +292,35 @@ func TestServeRefusesAFolderInUse(t *testing.T) {
 	s.end(t)
 }
 
+// What is in a URL stays out of logs and errors.
+func TestNoSecretIsShown(t *testing.T) {
+	srv := natstest.New(t, natstest.Options{User: "edge", Password: "hunter2"})
+	with := func(password, addr string) string { return "nats://edge:" + password + "@" + addr }
+	right := startServe(t, "--server", with("hunter2", srv.Addr()))
+	must(t, "put", "--server", with("hunter2", srv.Addr()), "--disabled", "acme", "www.example.com", "127.0.0.1:1")
+	exampletest.Eventually(t, "the route is there", func() bool {
+		code, _ := exampletest.Fetch(t, "http://"+right.front+"/", "www.example.com")
+		return code == http.StatusServiceUnavailable
+	})
+	srv.Stop()
+	exampletest.Eventually(t, "the outage is logged", func() bool { return strings.Contains(right.Stderr.String(), "watch lost") })
+	right.end(t)
+	if err := srv.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	var out exampletest.Output
+	for _, url := range []string{with("hunter3", srv.Addr()), with("hunter3", "127.0.0.1:1")} {
+		if err := run(t.Context(), []string{"list", "--server", url}, &out, &out); err == nil {
+			t.Errorf("%s: no error", url)
+		} else {
+			_, _ = io.WriteString(&out, err.Error())
+		}
+	}
+	if all := right.Stdout.String() + right.Stderr.String() + out.String(); strings.Contains(all, "hunter") {
+		t.Errorf("shown:\n%s", all)
+	}
+}
+
 func TestKeyOnTheWire(t *testing.T) {
 	k := routesv1fold.RouteKey{Tenant: "acme", Domain: "*.example.com"}
 	if got := k.String(); got != "route.acme./2A/2Eexample/2Ecom" {

@@ -29,6 +29,7 @@ type demo struct {
 	writer *writer
 	seeded uint64                  // the last revision of the seeding
 	a, b   atomic.Pointer[process] // read by what shows them too
+	fresh  atomic.Pointer[process] // router c
 	pa, pb prober
 	res    results
 }
@@ -262,19 +263,18 @@ func (d *demo) settle(ctx context.Context) error {
 // on what the bucket holds.
 func (d *demo) replay(ctx context.Context) error {
 	began := time.Now()
-	var at atomic.Pointer[process]
-	if err := d.start(ctx, &at, "c"); err != nil {
+	if err := d.start(ctx, &d.fresh, "c"); err != nil {
 		return err
 	}
-	c := at.Load()
+	c := d.fresh.Load()
 	m, err := c.wait(ctx, "hydrated")
 	if err != nil {
-		return errors.Join(err, c.kill(context.WithoutCancel(ctx)))
+		return err
 	}
 	d.res.Full.Updates, d.res.Full.Millis = m.Updates, time.Since(began).Milliseconds()
 	d.res.C, err = d.finalState(ctx, c)
 	d.show.say("router c, with an empty disk, needed %s updates", count(m.Updates))
-	return errors.Join(err, c.shutdown(ctx))
+	return err
 }
 
 func (d *demo) finalState(ctx context.Context, p *process) (nodeResult, error) {
@@ -297,7 +297,7 @@ func (d *demo) shutDownRouters(ctx context.Context) error {
 	d.pb.end()
 	_ = d.writer.finish() // on the way here its error has been told, or another one was first
 	var errs []error
-	for _, p := range []*process{d.a.Load(), d.b.Load()} {
+	for _, p := range []*process{d.a.Load(), d.b.Load(), d.fresh.Load()} {
 		if p != nil && !p.killed() {
 			errs = append(errs, p.shutdown(ctx))
 		}

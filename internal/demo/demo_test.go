@@ -42,7 +42,21 @@ func small(extra ...string) []string {
 	return append([]string{"--routes", "600", "--rate", "1000", "--before", "150", "--down", "250", "--after", "100"}, extra...)
 }
 
+// leavesNothing fails the test if there is anything in the folder of temporary files at its end.
+func leavesNothing(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	t.Cleanup(func() {
+		left, err := os.ReadDir(dir)
+		if err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v %v", left, err)
+		}
+	})
+}
+
 func TestDemoWithoutATerminal(t *testing.T) {
+	leavesNothing(t)
 	var stdout, stderr buffer
 	if err := run(t.Context(), small(), strings.NewReader(""), &stdout, &stderr); err != nil {
 		t.Fatalf("%v\n%s\n%s", err, &stdout, &stderr)
@@ -84,11 +98,18 @@ func TestDemoAsJSON(t *testing.T) {
 	}
 }
 
+// Wherever the time runs out, the demo says so, ends its processes and removes its files.
 func TestDemoThatTakesTooLongFails(t *testing.T) {
-	var stdout, stderr buffer
-	err := run(t.Context(), small("--timeout", (100*time.Millisecond).String()), strings.NewReader(""), &stdout, &stderr)
-	if err == nil || !strings.Contains(err.Error(), "longer than 100ms") {
-		t.Errorf("error %v", err)
+	for _, timeout := range []time.Duration{time.Microsecond, 20 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond, 600 * time.Millisecond} {
+		t.Run(timeout.String(), func(t *testing.T) {
+			leavesNothing(t)
+			var stdout, stderr buffer
+			// At ten updates a second it can't be done by then.
+			err := run(t.Context(), small("--rate", "10", "--timeout", timeout.String()), strings.NewReader(""), &stdout, &stderr)
+			if err == nil || !strings.Contains(err.Error(), "longer than "+timeout.String()) {
+				t.Errorf("error %v", err)
+			}
+		})
 	}
 }
 

@@ -371,3 +371,15 @@ func TestValidate(t *testing.T) {
 		t.Error("no tenant: no error")
 	}
 }
+
+func TestRoutingDoesNotAllocate(t *testing.T) {
+	e := newEdge(t)
+	e.put(&routesv1.Route{Tenant: "acme", Domain: "*.example.com", Origin: "127.0.0.1:1", Enabled: true})
+	if n := testing.AllocsPerRun(100, func() {
+		if e.router.route("a.b.example.com") == nil {
+			t.Fatal("no route")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

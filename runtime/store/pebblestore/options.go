@@ -162,5 +162,6 @@ func (o *Options) pebbleOptions(fs vfs.FS, hydrating *atomic.Bool) *pebble.Optio
 	return p
 }
 
-// hydrateDepth is the depth of level 0 at which it is compacted even during a hydrate.
-const hydrateDepth = 16
+// hydrateDepth is the depth of level 0 at which it is compacted even during a hydrate. A hydrate of a million keys took
+// 4.6 µs of CPU a key with 16, and 3.9 with 32, in three interleaved rounds.
+const hydrateDepth = 32

@@ -36,7 +36,6 @@ type world struct {
 	committed kv.Cursor
 	stopped   bool
 	stopErr   error
-	asked     bool // shutdown
 	hydrated  int
 	nextID    uint64
 	failures  int

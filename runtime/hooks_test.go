@@ -359,3 +359,16 @@ func TestLoadHookFailureFailsStart(t *testing.T) {
 		t.Fatalf("start with a failing Load hook: %v", err)
 	}
 }
+
+// TestCloseIsNoLoss: an orderly end is told to nobody as a lost watch.
+func TestCloseIsNoLoss(t *testing.T) {
+	var lost []error
+	tb := start(t, newLog(), openStore(t, backends[0], t.TempDir()), startOptions{
+		fold: fold.Options{Events: fold.Events{WatchLost: func(err error) { lost = append(lost, err) }}},
+	})
+	tb.hydrated(t)
+	tb.close(t)
+	if len(lost) > 0 {
+		t.Fatalf("Close told of %v", lost)
+	}
+}

@@ -216,8 +216,8 @@ func (l *loop) take(ev event) machine.Input {
 }
 
 func (l *loop) lost(err error) {
-	if errors.Is(err, context.Canceled) && l.ctx.Err() != nil {
-		return
+	if l.m.Phase() == machine.PhaseStopping {
+		return // the loop ended it itself
 	}
 	l.lastErr = err
 	if f := l.cfg.events.WatchLost; f != nil {

@@ -29,11 +29,11 @@ type Origin struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The ring that the origin serves in.
 	Ring string `protobuf:"bytes,1,opt,name=ring,proto3" json:"ring,omitempty"`
-	// The origin's name, unique in its ring. Its points on the ring are hashes of it.
+	// The origin's name, unique in its ring. What it bids for a key is a hash of both.
 	OriginId string `protobuf:"bytes,2,opt,name=origin_id,json=originId,proto3" json:"origin_id,omitempty"`
 	// Where it listens, as host:port.
 	Address string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
-	// How many points it has on the ring, in relation to the others; 0 takes it out.
+	// Its share of the keys, in relation to the others; 0 takes it out.
 	Weight        uint32 `protobuf:"varint,4,opt,name=weight,proto3" json:"weight,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

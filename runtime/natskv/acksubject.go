@@ -2,7 +2,6 @@ package natskv
 
 import (
 	"math"
-	"math/bits"
 	"strings"
 )
 
@@ -70,36 +69,78 @@ func splitAckHead(reply string) (head string, modern, ok bool) {
 
 // parseAckNumbers reads <delivered>.<sseq>.<dseq>.<ts>.<pending> from at on. Only the modern form may go on after it.
 func parseAckNumbers(s string, at int, modern bool) (info ackInfo, ok bool) {
-	delivered, i := digits(s, at)
-	sseq, j := digits(s, i+1)
-	dseq, k := digits(s, j+1)
-	ts, l := digits(s, k+1)
-	pending, m := digits(s, l+1)
-	// Each number has a digit and ends at a dot, the last one at the end of s or, in the modern form, at a dot.
-	if i == at || j <= i+1 || k <= j+1 || l <= k+1 || m <= l+1 || m > len(s) ||
-		s[i] != '.' || s[j] != '.' || s[k] != '.' || s[l] != '.' || m < len(s) && (!modern || s[m] != '.') {
+	r := numbers{s: s, at: at, ok: true}
+	if len(s)-at > 2 && s[at] == '1' && s[at+1] == '.' {
+		r.at += 2 // without acknowledgements each message is delivered once
+	} else {
+		r.next()
+	}
+	info.streamSeq, info.consumerSeq = r.next(), r.next()
+	ts := r.time()
+	info.pending = r.last(modern)
+	if !r.ok || info.streamSeq == 0 || info.streamSeq == math.MaxUint64 || info.consumerSeq == 0 || ts > math.MaxInt64 {
 		return ackInfo{}, false
 	}
-	if sseq == 0 || dseq == 0 || ts > math.MaxInt64 || delivered == tooLarge || sseq == tooLarge || dseq == tooLarge || pending == tooLarge {
-		return ackInfo{}, false
-	}
-	return ackInfo{streamSeq: sseq, consumerSeq: dseq, unixNano: int64(ts), pending: pending}, true
+	info.unixNano = int64(ts)
+	return info, true
 }
 
-// tooLarge is what digits makes of a number that 64 bits, less this one, can't hold.
-const tooLarge = math.MaxUint64
+// maxDigits is how many digits always fit in 64 bits.
+const maxDigits = 19
 
-// digits reads the digits from at on; end is where they end, which may be at once, also for an at past the end of s.
-func digits(s string, at int) (v uint64, end int) {
-	if len(s)-at >= 8 {
-		v, n := upToEightDigits(s[at : at+8])
-		if n == 8 {
-			return moreDigits(s, v, at, at+8)
-		}
-		return v, at + n
+// fits reports whether the n digits that begin with first, read as v, fit in 64 bits. Of 20 they do only when they begin
+// with 1, and then v has not wrapped around if it is as large as a number of 20 digits.
+func fits(n int, first byte, v uint64) bool {
+	return n > 0 && (n <= maxDigits || n == maxDigits+1 && first == '1' && v >= 1e19)
+}
+
+// numbers reads numbers with dots between them; ok is false once one was none.
+type numbers struct {
+	s  string
+	at int
+	ok bool
+}
+
+// next is the number at hand and passes the dot after it.
+func (r *numbers) next() uint64 {
+	v, end := digits(r.s, r.at)
+	if end >= len(r.s) || r.s[end] != '.' || !fits(end-r.at, r.s[r.at], v) {
+		r.ok, end = false, len(r.s)-1
 	}
-	for end = at; end < len(s); end++ { // fewer than eight
-		d := uint64(s[end] - '0')
+	r.at = end + 1
+	return v
+}
+
+// last is the number at hand, which nothing follows, or in the modern form a dot.
+func (r *numbers) last(modern bool) uint64 {
+	v, end := digits(r.s, r.at)
+	if end == r.at || !fits(end-r.at, r.s[r.at], v) || end < len(r.s) && (!modern || r.s[end] != '.') {
+		r.ok = false
+	}
+	return v
+}
+
+// time is next for a number that has 19 digits until the year 2286, of which 16 are read eight at a time.
+func (r *numbers) time() uint64 {
+	if len(r.s)-r.at <= maxDigits || r.s[r.at+maxDigits] != '.' {
+		return r.next()
+	}
+	t := r.s[r.at : r.at+maxDigits]
+	hi, ok := eightDigits(t[:8])
+	lo, ok2 := eightDigits(t[8:16])
+	rest, end := digits(t, 16)
+	if !ok || !ok2 || end != maxDigits {
+		r.ok = false
+	}
+	r.at += maxDigits + 1
+	return (hi*1e8+lo)*1e3 + rest
+}
+
+// digits reads the digits from at on; end is where they end, which may be at once, also for an at past the end of s. The
+// value means something where it fits.
+func digits(s string, at int) (v uint64, end int) {
+	for end = at; end < len(s); end++ {
+		d := uint64(s[end]) - '0'
 		if d > 9 {
 			break
 		}
@@ -108,40 +149,15 @@ func digits(s string, at int) (v uint64, end int) {
 	return v, end
 }
 
-// moreDigits goes on after the first eight digits, whose value is v.
-func moreDigits(s string, v uint64, at, i int) (_ uint64, end int) {
-	if len(s)-i >= 8 {
-		if x, n := upToEightDigits(s[i : i+8]); n == 8 {
-			v, i = v*1e8+x, i+8
-		}
-	}
-	large := false
-	for ; i < len(s); i++ {
-		d := uint64(s[i] - '0')
-		if d > 9 {
-			break
-		}
-		if i-at >= 19 && (v > tooLarge/10 || v*10 > tooLarge-1-d) {
-			large = true
-		}
-		v = v*10 + d
-	}
-	if large {
-		v = tooLarge
-	}
-	return v, i
-}
-
-// upToEightDigits reads the n digits that s, of 8 bytes, begins with. All bytes are looked at in one word: the first
-// that is no digit is found, what follows it is shifted out, and pairs, fours and eights are added up in the lanes.
-func upToEightDigits(s string) (v uint64, n int) {
-	const high, threes = 0xf0f0f0f0f0f0f0f0, 0x3333333333333333
+// eightDigits reads 8 bytes in one word: pairs, fours and eights are added up in its lanes.
+func eightDigits(s string) (v uint64, ok bool) {
 	_ = s[7]
 	x := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
-	n = bits.TrailingZeros64((x&high|(x+0x0606060606060606)&high>>4)^threes) / 8
-	x = (x - 0x3030303030303030) << (64 - 8*n)
+	const high, threes = 0xf0f0f0f0f0f0f0f0, 0x3333333333333333
+	ok = (x&high | (x+0x0606060606060606)&high>>4) == threes
+	x -= 0x3030303030303030
 	x = x*10 + x>>8
 	x = ((x & 0x000000ff000000ff) * (100 + 1000000<<32)) + ((x >> 16 & 0x000000ff000000ff) * (1 + 10000<<32))
-	return x >> 32, n
+	return x >> 32, ok
 }

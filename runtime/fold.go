@@ -205,15 +205,12 @@ func (f *Fold) Close() error {
 // closeStore closes the store, which refuses while reads are under way: those get as long as the last flush did.
 func (f *Fold) closeStore() error {
 	const every = 5 * time.Millisecond
-	first := f.store.Close()
-	for err, waited := first, time.Duration(0); err != nil; waited += every {
-		if errors.Is(err, store.ErrClosed) || waited >= f.o.ShutdownTimeout {
-			return first // a store that was closed with an error says so once
-		}
+	err := f.store.Close()
+	for waited := time.Duration(0); errors.Is(err, store.ErrBusy) && waited < f.o.ShutdownTimeout; waited += every {
 		time.Sleep(every)
 		err = f.store.Close()
 	}
-	return nil
+	return err
 }
 
 // Export writes a consistent copy of the store's files into dir, which must not exist or be empty. It opens as a

@@ -21,6 +21,8 @@ var (
 	ErrFormat = errors.New("store format not supported")
 	// ErrPoisoned: an earlier write failed half-way; reads go on, writes need a re-open.
 	ErrPoisoned = errors.New("store refuses writes after a failed one")
+	// ErrBusy: snapshots, iterators or values are open, so the store can't close; it goes on.
+	ErrBusy = errors.New("store in use")
 	// ErrDiskFull: too little space is left to write safely; reads go on.
 	ErrDiskFull = errors.New("disk full")
 )
@@ -195,7 +197,7 @@ type Store interface {
 	Export(ctx context.Context, dir string) error
 	Info() Info
 	Stats() Stats
-	// Close syncs and closes. Snapshots and iterators must be closed before.
+	// Close syncs and closes. While snapshots, iterators or values are open it is ErrBusy, and the store goes on.
 	Close() error
 }
 

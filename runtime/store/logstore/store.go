@@ -244,7 +244,7 @@ func (s *Store) Close() error {
 		if s.closed {
 			return s.closedError()
 		}
-		return fmt.Errorf("logstore: close %s: %d snapshots or iterators are open", s.path, s.readers)
+		return fmt.Errorf("logstore: close %s: %w: %d snapshots or iterators are open", s.path, store.ErrBusy, s.readers)
 	}
 	if s.flush != nil {
 		s.flush.Stop()

@@ -27,7 +27,7 @@ func (e *DiskFullError) Is(target error) bool { return target == store.ErrDiskFu
 
 // Hint says what a person can do.
 func (e *DiskFullError) Hint() string {
-	return "free disk space: the fold goes on by itself, and reads serve what was folded before"
+	return "free disk space; a fold tries again for a while and then stops, and reads serve what was folded before"
 }
 
 const (

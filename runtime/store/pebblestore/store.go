@@ -293,7 +293,7 @@ func (s *Store) Close() error {
 		return fmt.Errorf("pebblestore: close %s: %w", s.dir, err)
 	}
 	if n := s.refs.close(); n > 0 {
-		return fmt.Errorf("pebblestore: close %s: %d iterators, snapshots or values are still open", s.dir, n)
+		return fmt.Errorf("pebblestore: close %s: %w: %d iterators, snapshots or values are open", s.dir, store.ErrBusy, n)
 	}
 	s.closed.Store(true)
 	s.stop()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
 
 	foldtestv1 "github.com/typedfold/fold/internal/foldtest/gen/foldtest/v1"
 	ft "github.com/typedfold/fold/internal/foldtest/gen/foldtest/v1/foldtestv1fold"
@@ -238,6 +239,35 @@ func TestBucketReplacedOrRewound(t *testing.T) {
 			}
 			wantRoute(t, tb, "t", "0", "old")
 			wantRoute(t, tb, "t", "4", "old")
+		})
+	}
+}
+
+// TestBurstOverFewKeys: a small bucket whose keys are all rewritten faster than they are read moves its head past the
+// watch, by supersession. That is no loss, and no expiry.
+func TestBurstOverFewKeys(t *testing.T) {
+	for _, keys := range []int{1, 20} {
+		t.Run(fmt.Sprint(keys), func(t *testing.T) {
+			srv := natstest.New(t)
+			js := connect(t, srv.URL(), natskv.ConnectOptions{})
+			bucket := openBucket(t, js, natskv.BucketConfig{})
+			tb := start(t, bucket, openStore(t, backends[1], t.TempDir()), startOptions{})
+			tb.hydrated(t)
+			const n = 10_000
+			for i := range n {
+				r := route("t", fmt.Sprint(i%keys), fmt.Sprint(i))
+				b, err := proto.Marshal(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := js.Conn().Publish("$KV.test."+routeKey(r.Tenant, r.Domain).String(), b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			applied(t, tb, fold.Seq(n))
+			for i := n - keys; i < n; i++ {
+				wantRoute(t, tb, "t", fmt.Sprint(i%keys), fmt.Sprint(i))
+			}
 		})
 	}
 }

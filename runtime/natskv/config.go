@@ -22,8 +22,10 @@ const (
 type Switch uint8
 
 const (
+	// Unset is the setting's own default.
+	Unset Switch = iota
 	// WhereSupported turns it on if the server has it.
-	WhereSupported Switch = iota
+	WhereSupported
 	// Off leaves it off.
 	Off
 	// Required refuses to create the bucket on a server without it.
@@ -53,8 +55,11 @@ type BucketConfig struct {
 	Compression bool
 	// MarkerTTL, when not 0, makes the server write a marker for a value that ages out, and keep it that long.
 	MarkerTTL time.Duration
-	// MessageTTL lets a put name its own TTL. AtomicPublish lets several messages be stored as one.
-	MessageTTL, AtomicPublish Switch
+	// MessageTTL lets a put name its own TTL. A bucket that allows it may lose current values, so it is off by default,
+	// and WhereSupported with a MarkerTTL (docs/adr/0006-supersession-is-no-expiry.md).
+	MessageTTL Switch
+	// AtomicPublish lets several messages be stored as one; by default WhereSupported.
+	AtomicPublish Switch
 	// Sealed refuses, for good, everything that could take a delete marker out of the log: purges and rollups.
 	Sealed   bool
 	Metadata map[string]string
@@ -90,6 +95,15 @@ func (c BucketConfig) withDefaults() BucketConfig {
 	c.Replicas = max(c.Replicas, 1)
 	if c.Timeout == 0 {
 		c.Timeout = 30 * time.Second
+	}
+	if c.AtomicPublish == Unset {
+		c.AtomicPublish = WhereSupported
+	}
+	if c.MessageTTL == Unset {
+		c.MessageTTL = Off
+		if c.MarkerTTL != 0 {
+			c.MessageTTL = WhereSupported
+		}
 	}
 	w := &c.Watch
 	if w.Batch == 0 {

@@ -43,7 +43,7 @@ func TestConfigMeansWhatItSays(t *testing.T) {
 }
 
 func TestDefaultBucketIsUnlimited(t *testing.T) {
-	r := newRig(t, natskv.BucketConfig{MessageTTL: natskv.Off, AtomicPublish: natskv.Off})
+	r := newRig(t, natskv.BucketConfig{AtomicPublish: natskv.Off})
 	s, err := r.js.Stream(bounded(t), "KV_b")
 	if err != nil {
 		t.Fatal(err)

@@ -170,17 +170,15 @@ func (w *watch) guard(ctx context.Context, gapped bool) error {
 }
 
 // overrun is the window kernel on a watch that has everything up to what it handed out. A re-list owes nothing below
-// the head that it began at. In a filtered watch of a log that evicts nothing, the head moves by supersession only; so
-// it does where all that may be missing is too young to have aged out.
+// the head that it began at. Where the log evicts nothing, and where all that may be missing is too young to have aged
+// out, the head moves by supersession only.
 func (w *watch) overrun(now *jetstream.StreamInfo) error {
-	if !w.req.Scope.IsAll() && !evictsCurrentValues(&now.Config) {
-		return nil
-	}
 	base := w.handed
 	if w.relist {
 		base.pass(w.info.Last, nanos(w.info.ServerTime))
 	}
-	if protocol.ResumeWindowOK(base.rev, now.State.FirstSeq) || gapIsYoung(now, base.nano) {
+	evicts := w.info.Retention.EvictsCurrentValues || evictsCurrentValues(&now.Config)
+	if !protocol.LiveGapIsExpiry(evicts, base.rev, now.State.FirstSeq) || gapIsYoung(now, base.nano) {
 		return nil
 	}
 	return &kv.ExpiredError{Bucket: w.b.name, Cursor: kv.CursorAt(base.rev), First: now.State.FirstSeq}

@@ -12,6 +12,15 @@ func ResumeWindowOK(cursor, first uint64) bool {
 	return first <= cursor+1
 }
 
+// LiveGapIsExpiry reports whether a live watch that has everything up to base, on a log whose first retained revision is
+// now first, must have lost something that nobody will deliver. A log that evicts no current values moves its head by
+// supersession only: each message that is missing has a later one of its key, which is still to come; what an
+// administrator took out by hand is for the audit of unsealed logs, as it is inside the log. Without this a burst over a
+// few keys would end every watch that lags by one message (docs/adr/0006-supersession-is-no-expiry.md).
+func LiveGapIsExpiry(evicts bool, base, first uint64) bool {
+	return evicts && !ResumeWindowOK(base, first)
+}
+
 // ResumeStart (resume_start_sequence) is the revision that a resume after cursor asks for; ok is false when there
 // is none, which never wraps to the start of the log.
 func ResumeStart(cursor uint64) (start uint64, ok bool) {

@@ -44,6 +44,24 @@ func TestResumeWindowOKByCounting(t *testing.T) {
 	}
 }
 
+// Every small log whose head moved while a watch stood at base: it is an expiry exactly when retention can take current
+// values and a revision after base lies below the head.
+func TestLiveGapIsExpiry(t *testing.T) {
+	for _, evicts := range []bool{false, true} {
+		for base := range uint64(7) {
+			for first := range uint64(7) {
+				want := false
+				for rev := base + 1; rev < first; rev++ {
+					want = evicts
+				}
+				if got := LiveGapIsExpiry(evicts, base, first); got != want {
+					t.Errorf("evicts %v, base %d, first %d: got %v, want %v", evicts, base, first, got, want)
+				}
+			}
+		}
+	}
+}
+
 func whole(n uint64) *big.Int { return new(big.Int).SetUint64(n) }
 
 func TestResumeStart(t *testing.T) {

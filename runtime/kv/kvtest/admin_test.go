@@ -154,7 +154,7 @@ func TestOverrunWithAndWithoutPrefetch(t *testing.T) {
 		2: `b@2=put c@3=put |3 bucket "sim": cursor 3 expired: the log starts at revision 5`,
 		9: "b@2=put c@3=put d@4=put e@5=put |5",
 	} {
-		l := NewLog(Options{Prefetch: prefetch})
+		l := NewLog(Options{Prefetch: prefetch, Limits: Limits{Evicts: true}})
 		l.Set("a", "1")
 		w := openAt(t, l, kv.CursorAt(1))
 		for _, key := range []string{"b", "c", "d", "e"} {

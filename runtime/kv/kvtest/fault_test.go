@@ -161,7 +161,7 @@ func TestStaleInfo(t *testing.T) {
 // Eviction between the moments of a call is scripted with Do; a stalled watch is one whose Next is held.
 func TestStallThenOverrun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := NewLog(Options{})
+		l := NewLog(Options{Limits: Limits{Evicts: true}})
 		l.Set("a", "1")
 		w := openAt(t, l, kv.CursorAt(1))
 		l.Inject(Fault{At: PointNext, Delay: time.Hour, Do: func(l *Log) {

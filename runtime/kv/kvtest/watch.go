@@ -140,7 +140,7 @@ func (w *watch) fetch(n int) {
 		return
 	}
 	l := w.log
-	if w.next <= l.last() && !protocol.ResumeWindowOK(w.next-1, l.first) {
+	if w.next <= l.last() && protocol.LiveGapIsExpiry(l.limits.evictsCurrentValues(), w.next-1, l.first) {
 		w.overrun = &kv.ExpiredError{Bucket: l.opts.Bucket, Cursor: kv.CursorAt(w.covered), First: l.first}
 		return
 	}

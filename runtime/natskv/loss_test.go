@@ -203,6 +203,34 @@ func TestBrokenConnectionUnderFlight(t *testing.T) {
 	t.Logf("lost %d watches", r.follow(t, w, uint64(len(d.Updates)), n))
 }
 
+// TestOverrunAfterTheSettingsWereEdited: a log that evicted nothing when the watch began may do so later.
+func TestOverrunAfterTheSettingsWereEdited(t *testing.T) {
+	r := newRig(t, natskv.BucketConfig{Watch: natskv.WatchConfig{Batch: 10}})
+	r.put(t, "first", "v")
+	w := r.watch(t, kv.OpenRequest{})
+	w.until(t, 1)
+	s, err := r.js.Stream(bounded(t), "KV_b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := s.CachedInfo().Config
+	cfg.Discard, cfg.MaxBytes = jetstream.DiscardOld, 200_000
+	if _, err := r.js.UpdateStream(bounded(t), cfg); err != nil {
+		t.Fatal(err)
+	}
+	r.fill(t, 10_000, func(i int) string { return fmt.Sprintf("k.%d", i) })
+	got, err := w.end(t)
+	var expired *kv.ExpiredError
+	if !errors.As(err, &expired) || expired.First <= expired.Cursor.Revision()+1 {
+		t.Fatalf("after %d updates: %v", len(got), err)
+	}
+	for i, u := range got {
+		if u.Version.Rank() != uint64(i)+2 {
+			t.Fatalf("revision %v handed out after a hole", u.Version)
+		}
+	}
+}
+
 func TestOverrunIsAnExpiry(t *testing.T) {
 	for name, scope := range map[string]kv.Scope{"All": kv.AllKeys(), "Prefix": prefixes(t, "k.")} {
 		t.Run(name, func(t *testing.T) {

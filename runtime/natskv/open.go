@@ -166,6 +166,7 @@ func (b *Bucket) newWatch(req kv.OpenRequest, info *jetstream.StreamInfo) *watch
 		pullBody:    pullBody(c.Batch, c.MaxBytes, c.Heartbeat),
 		wake:        make(chan struct{}, 1),
 	}
+	w.evicts.Store(w.info.Retention.EvictsCurrentValues)
 	w.nextSubject = b.api.prefix + "CONSUMER.MSG.NEXT." + b.stream + "." + w.consumer
 	w.probes, w.stopProbes = context.WithCancel(context.Background())
 	w.lastRev, w.lastNano = req.After.Revision(), writtenNano(req.After)

@@ -19,6 +19,8 @@ const (
 	deliveryGrace = 3 * time.Second
 	// guardPace limits how often a watch looks at the log's first revision; what came after a gap waits for it.
 	guardPace = 20 * time.Millisecond
+	// settingsPace is how often a busy watch of a log that evicts nothing makes sure that it still does not.
+	settingsPace = time.Second
 	// unprobed is a count of deliveries that no probe has seen.
 	unprobed = math.MaxUint64
 )
@@ -106,7 +108,7 @@ func (w *watch) ask(ctx context.Context, head uint64) (c claim, err error) {
 	return c, nil
 }
 
-// bounds reads the stream and makes sure that it is still the watch's.
+// bounds reads the stream, makes sure that it is still the watch's, and remembers whether it evicts.
 func (w *watch) bounds(ctx context.Context) (*jetstream.StreamInfo, error) {
 	info, err := w.b.api.streamInfo(ctx, w.b.stream)
 	if err != nil {
@@ -114,6 +116,9 @@ func (w *watch) bounds(ctx context.Context) (*jetstream.StreamInfo, error) {
 	}
 	if info.Created.UnixNano() != w.createdNano {
 		return nil, errReplaced
+	}
+	if evictsCurrentValues(&info.Config) {
+		w.evicts.Store(true)
 	}
 	return info, nil
 }
@@ -177,8 +182,7 @@ func (w *watch) overrun(now *jetstream.StreamInfo) error {
 	if w.relist {
 		base.pass(w.info.Last, nanos(w.info.ServerTime))
 	}
-	evicts := w.info.Retention.EvictsCurrentValues || evictsCurrentValues(&now.Config)
-	if !protocol.LiveGapIsExpiry(evicts, base.rev, now.State.FirstSeq) || gapIsYoung(now, base.nano) {
+	if !protocol.LiveGapIsExpiry(w.evicts.Load(), base.rev, now.State.FirstSeq) || gapIsYoung(now, base.nano) {
 		return nil
 	}
 	return &kv.ExpiredError{Bucket: w.b.name, Cursor: kv.CursorAt(base.rev), First: now.State.FirstSeq}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -32,6 +33,7 @@ type watch struct {
 	probes      context.Context
 	stopProbes  context.CancelFunc
 	probing     sync.WaitGroup
+	evicts      atomic.Bool // the log could evict current values when it was last looked at, or at any time before
 
 	mu sync.Mutex
 	inflow
@@ -162,23 +164,26 @@ func (w *watch) take(ctx context.Context, d kv.Delivery, limit, maxBytes int) (_
 	return d, true, nil
 }
 
-// swap takes over what came in, and asks for more now that there is room. What came after a gap is held until the next
-// look at the log is due.
+// swap takes over what came in, and asks for more now that there is room. On a log that evicts, what came after a gap
+// is held until the next look at the log is due; on any other a gap loses nothing, and the look waits for its time.
 func (w *watch) swap() (gapped, held bool, lost error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.hold = 0
-	if w.gapped && w.mustGuard(w.lastRev) && w.lost == nil {
-		if w.hold = guardPace - time.Since(w.checkAt); w.hold > 0 {
+	look := w.gapped && w.mustGuard(w.lastRev)
+	if since := time.Since(w.checkAt); look && w.lost == nil && w.evicts.Load() {
+		if w.hold = guardPace - since; w.hold > 0 {
 			return false, true, nil
 		}
+	} else if look && since < settingsPace {
+		look = false
 	}
 	w.out, w.in = w.in, w.out[:0]
 	w.at, w.inBytes = 0, 0
 	w.outEnd = mark{received: w.received, rev: w.lastRev, pending: w.pending, nano: w.lastNano}
-	gapped, w.gapped = w.gapped, false
+	w.gapped = w.gapped && !look
 	w.pullLocked()
-	return gapped, false, w.lost
+	return look, false, w.lost
 }
 
 // await waits for a signal, and does what time and the connection ask for.

@@ -45,6 +45,8 @@ type compiled struct {
 	// checker is nil where values have to be decoded to know.
 	checker *wire.Checker
 	name    string
+	// hexText: some key token holds a string's bytes as digits, so that it can be read and yet be no text.
+	hexText bool
 }
 
 // NewDesc makes a table's description; for generated code. The options are read from V's linked descriptor at the
@@ -67,6 +69,9 @@ func compileTable(md protoreflect.MessageDescriptor) (*compiled, error) {
 		return nil, fmt.Errorf("schema of %s: %w", md.FullName(), errors.Join(errs...))
 	}
 	c := &compiled{table: t, name: t.GoName}
+	for i := range t.Vars {
+		c.hexText = c.hexText || t.Vars[i].Kind == keyenc.KindString && t.Vars[i].Enc == keyenc.EncHex
+	}
 	var paths [][]protoreflect.FieldDescriptor
 	if t.Bind != foldv1.Bind_BIND_FILL {
 		for i := range t.Vars {
@@ -127,17 +132,17 @@ func (d *Desc[K, V]) parse(c *compiled, u *kv.Update) (k K, v V, rej *Rejection)
 // check is parse without decoding: nil says that parse would accept. Anything that it can't accept on sight goes to
 // parse, whose word is final. scratch is used and handed back.
 func (d *Desc[K, V]) check(c *compiled, u *kv.Update, s *checkScratch) *Rejection {
-	if c.checker != nil && c.tooLarge(u) == nil && c.checkWire(u, s) && (!c.fills() || d.keyIsCanonical(u.Key)) {
+	if c.checker != nil && c.tooLarge(u) == nil && c.checkWire(u, s) && (!c.fills() || d.keyIsCanonical(c, u.Key)) {
 		return nil
 	}
 	_, _, rej := d.parse(c, u)
 	return rej
 }
 
-// keyIsCanonical reports whether the key can be read and can fill a value. Bytes past ASCII, which begin with 'z' in a
-// token, may be no text that a field can hold: parse tells.
-func (d *Desc[K, V]) keyIsCanonical(key string) bool {
-	if strings.IndexByte(key, 'z') >= 0 {
+// keyIsCanonical reports whether the key can be read and can fill a value. Bytes past ASCII, which begin with 'z' in an
+// ESC token and are digits like all others in a HEX one, may be no text that a field can hold: parse tells.
+func (d *Desc[K, V]) keyIsCanonical(c *compiled, key string) bool {
+	if c.hexText || strings.IndexByte(key, 'z') >= 0 {
 		return false
 	}
 	_, err := d.cfg.ParseKey(key)

@@ -116,6 +116,7 @@ func TestWatchThatBeginsWithinACommit(t *testing.T) {
 		}
 		close(release)
 		tb.caughtUp(t, log)
+		synctest.Wait() // both have begun
 		setRoute(t, log, route("t", "a", "3"))
 		tb.caughtUp(t, log)
 		// Each began before the commit or after it, and knows all old values either way.

@@ -31,6 +31,7 @@ type world struct {
 
 	received  map[uint64]machine.Segment
 	order     []uint64 // segment IDs in delivery order
+	seen      uint64   // the revision that they reach
 	flushed   int      // how many of them are committed
 	hooksDone bool     // of the flush in progress
 	committed kv.Cursor
@@ -42,7 +43,7 @@ type world struct {
 }
 
 func newWorld(t *rapid.T, cfg machine.Config, resume kv.Cursor) *world {
-	w := &world{t: t, cfg: cfg, timers: map[machine.Timer]bool{}, received: map[uint64]machine.Segment{}, committed: resume, log: resume.Revision()}
+	w := &world{t: t, cfg: cfg, timers: map[machine.Timer]bool{}, received: map[uint64]machine.Segment{}, committed: resume, log: resume.Revision(), seen: resume.Revision()}
 	m, effects := machine.New(cfg, resume)
 	w.m = m
 	w.carry(effects)
@@ -69,7 +70,7 @@ func (w *world) one(e machine.Effect) {
 	switch e := e.(type) {
 	case machine.OpenWatch:
 		w.must(!w.open && w.opening == nil, "a second watch is opened")
-		w.must(e.After.Revision() >= w.committed.Revision(), "a watch resumes before the committed cursor")
+		w.must(e.After.Revision() == w.seen, "a watch does not resume after what was received")
 		w.opening = &e
 	case machine.CloseWatch:
 		w.open = false
@@ -197,6 +198,7 @@ func (w *world) answerReceive() {
 	}
 	w.received[s.ID] = s
 	w.order = append(w.order, s.ID)
+	w.seen = max(w.seen, s.High.Rank(), s.Frontier)
 	w.step(machine.Received{Segment: s})
 }
 

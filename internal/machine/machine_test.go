@@ -33,6 +33,7 @@ type world struct {
 	order     []uint64 // segment IDs in delivery order
 	seen      uint64   // the revision that they reach
 	flushed   int      // how many of them are committed
+	inFlush   int      // how many after those are in the flush in progress
 	hooksDone bool     // of the flush in progress
 	committed kv.Cursor
 	stopped   bool
@@ -76,12 +77,14 @@ func (w *world) one(e machine.Effect) {
 		w.open = false
 	case machine.Receive:
 		w.must(w.open && w.receive == nil, "a receive without a watch, or a second one")
+		w.must(!e.Gather || w.hydrated == 0, "a receive gathers after the fold is hydrated")
+		w.checkRoom(e)
 		w.receive = &e
 	case machine.RunHooks:
 		w.must(w.store == nil && w.hooks == nil, "hooks run beside another flush")
 		w.must(!w.hooksDone, "hooks that have returned run again")
 		w.checkNext(e.Flush)
-		w.hooks = &e.Flush
+		w.hooks, w.inFlush = &e.Flush, len(e.Flush.Segments)
 	case machine.ApplyStore:
 		w.must(w.hooks == nil && w.store == nil, "a store apply beside another flush")
 		w.must(w.hooksDone, "a store apply before the hooks have returned")
@@ -92,7 +95,7 @@ func (w *world) one(e machine.Effect) {
 		w.must(e.Flush.Cursor.Revision() >= w.committed.Revision(), "the cursor goes back")
 		w.must(e.Moved == (e.Flush.Cursor != w.committed), "Moved is wrong")
 		w.committed, w.hooksDone, w.failures = e.Flush.Cursor, false, 0
-		w.flushed += len(e.Flush.Segments)
+		w.flushed, w.inFlush = w.flushed+len(e.Flush.Segments), 0
 		w.checkCovered()
 	case machine.Hydrated:
 		w.hydrated++
@@ -107,6 +110,7 @@ func (w *world) one(e machine.Effect) {
 		w.stopped, w.stopErr = true, e.Err
 		if e.Err == nil {
 			w.must(w.flushed == len(w.order), "a clean stop leaves received updates behind")
+			w.must(w.receive == nil, "a clean stop does not wait for the receive that is out")
 		}
 	}
 }
@@ -123,7 +127,21 @@ func (w *world) checkNext(f machine.Flush) {
 		w.must(w.flushed+i < len(w.order) && w.order[w.flushed+i] == id, "a flush is out of order")
 	}
 	w.must(len(f.Segments) > 0, "an empty flush")
-	w.must(len(f.Segments) == 1 || f.Updates <= max(w.cfg.MaxUpdates, w.cfg.BulkUpdates), "a flush is larger than its bound")
+	w.must(!f.Bulk || w.hydrated == 0, "a bulk flush after the fold is hydrated")
+	updates, bytes := w.cfg.MaxUpdates, w.cfg.MaxBytes
+	if f.Bulk {
+		updates, bytes = w.cfg.BulkUpdates, w.cfg.BulkBytes
+	}
+	w.must(len(f.Segments) == 1 || f.Updates <= updates && f.Bytes <= bytes, "a flush is larger than its bound")
+}
+
+// checkRoom: more is asked for only while what waits for a flush is below the queue's bounds, or those of one flush.
+func (w *world) checkRoom(r machine.Receive) {
+	waiting, bytes := 0, 0
+	for _, id := range w.order[w.flushed+w.inFlush:] {
+		waiting, bytes = waiting+w.received[id].Updates, bytes+w.received[id].Bytes
+	}
+	w.must(waiting < max(r.Max, w.cfg.QueueUpdates) && bytes < max(r.MaxBytes, w.cfg.QueueBytes), "a receive is asked for with a full queue")
 }
 
 // checkCovered: the cursor names nothing that was received and is not committed.
@@ -185,7 +203,7 @@ func (w *world) answerReceive() {
 		return
 	}
 	w.nextID++
-	s := machine.Segment{ID: w.nextID, Updates: int(min(w.log-w.watchAt, uint64(rapid.IntRange(0, r.Max).Draw(w.t, "n"))))}
+	s := machine.Segment{ID: w.nextID, Updates: int(min(w.log-w.watchAt, uint64(rapid.IntRange(0, min(r.Max, max(r.MaxBytes/10, 1))).Draw(w.t, "n"))))}
 	if s.Updates > 0 {
 		w.watchAt += uint64(s.Updates)
 		s.High, s.Bytes = kv.Revision(w.watchAt), s.Updates*10
@@ -232,11 +250,12 @@ func (w *world) answerStore() {
 func config(t *rapid.T) machine.Config {
 	c := machine.Config{
 		HasStore: rapid.Bool().Draw(t, "store"), Windowed: rapid.Bool().Draw(t, "windowed"), CanRepair: rapid.Bool().Draw(t, "repair"),
-		MaxUpdates: rapid.IntRange(1, 4).Draw(t, "max"), MaxBytes: 1000, BulkUpdates: rapid.IntRange(1, 8).Draw(t, "bulk"), BulkBytes: 1000,
-		MaxFailures: 4,
+		MaxUpdates: rapid.IntRange(1, 4).Draw(t, "max"), BulkUpdates: rapid.IntRange(1, 8).Draw(t, "bulk"),
+		QueueUpdates: rapid.IntRange(1, 8).Draw(t, "queue"), MaxFailures: 4,
 	}
-	c.QueueUpdates = rapid.IntRange(1, 8).Draw(t, "queue")
-	c.QueueBytes = 1000
+	for _, bytes := range []*int{&c.MaxBytes, &c.BulkBytes, &c.QueueBytes} {
+		*bytes = rapid.SampledFrom([]int{15, 35, 1000}).Draw(t, "bytes")
+	}
 	return c
 }
 
@@ -371,7 +390,7 @@ func TestMemoSurvives(t *testing.T) {
 	if want := (kv.Cursor{Version: kv.Revision(6), SeenEvicting: true, WrittenAt: 77}); m.Committed() != want {
 		t.Fatalf("cursor %+v, want %+v", m.Committed(), want)
 	}
-	flushOnce(t, m, effects, machine.Received{Segment: machine.Segment{ID: 2, Frontier: 9}}, machine.HooksDone{})
+	flushOnce(t, m, effects, machine.Received{Segment: machine.Segment{ID: 2, Updates: 1, High: kv.Revision(7), HighMillis: 78, Frontier: 9}}, machine.HooksDone{})
 	if want := (kv.Cursor{Version: kv.Revision(9), SeenEvicting: true}); m.Committed() != want {
 		t.Fatalf("cursor %+v after a frontier, want %+v", m.Committed(), want)
 	}

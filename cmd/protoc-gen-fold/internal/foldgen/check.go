@@ -2,6 +2,7 @@ package foldgen
 
 import (
 	"fmt"
+	"go/token"
 	"slices"
 
 	"google.golang.org/protobuf/compiler/protogen"
@@ -13,6 +14,8 @@ import (
 // Field numbers in descriptor.proto and fold.v1.Table of the places that diagnostics point to.
 const (
 	fileDependency = 3
+	fileOptions    = 8
+	goPackage      = 11
 	tableKey       = 1
 	tableGoName    = 9
 )
@@ -22,6 +25,25 @@ func (m *model) check(d *diagnostics) {
 	m.checkOptions(d)
 	m.checkOverlaps(d)
 	m.checkNames(d)
+	m.checkPackages(d)
+}
+
+// checkPackages finds packages that Go can't compile or import.
+func (m *model) checkPackages(d *diagnostics) {
+	for _, f := range m.files {
+		add := func(hint, format string, args ...any) {
+			d.add(schema.Problem{
+				File: f.proto.Desc, Path: protoreflect.SourcePath{fileOptions, goPackage}, Message: fmt.Sprintf(format, args...), Hint: hint,
+			})
+		}
+		switch {
+		case f.samePackage:
+		case f.proto.GoPackageName == "main":
+			add("give the file a go_package of its own, or set an empty package_suffix", "Go package main can't be imported by the package of its tables")
+		case token.IsKeyword(string(f.packageName)) || f.packageName == "main":
+			add("choose another package_suffix", "the package of the tables would be named %q, which is not a name for it", f.packageName)
+		}
+	}
 }
 
 // checkOptions finds an options.proto whose Go code is not the one that this plugin and the runtime read.

@@ -77,8 +77,12 @@ func comment(g *jen.Group, lines ...string) {
 	}
 }
 
-// sanitize makes text safe inside a line comment, whatever a schema says.
+// sanitize makes text safe inside a line comment, whatever a schema says. Go's printer takes "+build" at a line's
+// beginning for a build constraint of the whole file.
 func sanitize(s string) string {
+	if rest, ok := strings.CutPrefix(strings.TrimSpace(s), "+build"); ok {
+		s = "+ build" + rest
+	}
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\t':

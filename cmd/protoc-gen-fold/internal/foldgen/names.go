@@ -67,8 +67,13 @@ func lowerFirst(name string) string {
 // same in all files; the user's follow by path.
 func setImports(out *jen.File, f *file) {
 	taken := map[string]bool{}
-	for _, name := range slices.Concat(types.Universe.Names(), locals) {
+	for _, name := range slices.Concat(types.Universe.Names(), locals, []string{"init"}) { // Go refuses an import named init
 		taken[name] = true
+	}
+	for _, t := range f.tables {
+		for _, name := range t.names() {
+			taken[name] = true
+		}
 	}
 	for _, std := range []string{"context", "iter"} {
 		out.ImportName(std, std)

@@ -1,0 +1,69 @@
+package foldgen_test
+
+import (
+	"go/build/constraint"
+	"strings"
+	"testing"
+)
+
+// TestCommentIsNoBuildConstraint: what a schema's comments say never decides whether the generated file is compiled.
+func TestCommentIsNoBuildConstraint(t *testing.T) {
+	req, err := compile(sources{"t/v1/t.proto": strings.ReplaceAll(`syntax = "proto3";
+package t.v1;
+import "fold/v1/options.proto";
+option go_package = "example.com/t/v1;tv1";
+// */ first
+//go:build ignore
+// +build ignore
+//+build ignore
+//line x.go:1
+message Route {
+  option (fold.v1.table) = {key: "route.{tenant}" bucket: "b"};
+  string tenant = 1;
+}
+`, "\n", "\r\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, text := generate(req)
+	code := got["t/v1/tv1fold/t.fold.go"]
+	if text != "" || code == "" {
+		t.Fatalf("%q %s", code, text)
+	}
+	for line := range strings.Lines(code) {
+		if constraint.IsGoBuild(line) || constraint.IsPlusBuild(line) || strings.HasPrefix(line, "//line") {
+			t.Errorf("the code has the line %q", line)
+		}
+	}
+	if !strings.Contains(code, "// + build ignore\n") {
+		t.Errorf("the comment is not there:\n%s", code)
+	}
+}
+
+// TestAliases: a package is imported under a name that Go takes, and that the file does not declare.
+func TestAliases(t *testing.T) {
+	for name, want := range map[string]string{
+		"init": "initpb", "RouteKey": "RouteKeypb", "RouteByMode": "RouteByModepb", "RouteRows": "RouteRows", "string": "stringpb", "fold": "foldpb", "k": "kpb",
+	} {
+		req, err := compile(sources{
+			"e/e.proto": `syntax = "proto3"; package e; option go_package = "example.com/e;` + name + `"; enum Mode { MODE_UNSPECIFIED = 0; }`,
+			"t/v1/t.proto": `syntax = "proto3";
+package t.v1;
+import "e/e.proto";
+import "fold/v1/options.proto";
+option go_package = "example.com/t/v1;tv1";
+message Route {
+  option (fold.v1.table) = {key: "route.{mode}.{x}" bucket: "b"};
+  e.Mode mode = 1;
+  string x = 2;
+}
+`})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, text := generate(req)
+		if code := got["t/v1/tv1fold/t.fold.go"]; text != "" || !strings.Contains(code, "\t"+want+" \"example.com/e\"\n") || !strings.Contains(code, want+".Mode") {
+			t.Errorf("package %s is not imported as %s: %s%.400s", name, want, text, code)
+		}
+	}
+}

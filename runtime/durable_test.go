@@ -1,6 +1,8 @@
 package fold_test
 
 import (
+	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 
@@ -74,4 +76,60 @@ func TestCountAfterAFoldWithoutTheTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	count(2)
+}
+
+// TestPoisonedStoreStopsTheFoldAtOnce: only a re-open helps, so nothing is tried again.
+func TestPoisonedStoreStopsTheFoldAtOnce(t *testing.T) {
+	log, tries := newLog(), 0
+	s := &faultStore{Store: openStore(t, backends[0], t.TempDir())}
+	tb := start(t, log, s, startOptions{})
+	tb.hydrated(t)
+	s.mu.Lock()
+	s.apply = func(int, *store.Batch, kv.Cursor) error {
+		tries++
+		return store.ErrPoisoned
+	}
+	s.mu.Unlock()
+	setRoute(t, log, route("t", "a", "n"))
+	select {
+	case <-tb.f.Done():
+	case <-bounded(t).Done():
+		t.Fatal("the fold goes on")
+	}
+	var retried *fold.FailStopError
+	if err := tb.f.Err(); tries != 1 || !errors.Is(err, store.ErrPoisoned) || errors.As(err, &retried) {
+		t.Errorf("%d tries, then %v", tries, err)
+	}
+}
+
+// settledStore counts how often it is asked to settle.
+type settledStore struct {
+	store.Store
+	n atomic.Int32
+}
+
+func (s *settledStore) Settle(ctx context.Context) error {
+	s.n.Add(1)
+	return s.Store.Settle(ctx)
+}
+
+// TestSettlesAfterABulkHydrate: and not after a start that was less far behind.
+func TestSettlesAfterABulkHydrate(t *testing.T) {
+	log, dir := newLog(), t.TempDir()
+	settles := func(want int32) {
+		t.Helper()
+		s := &settledStore{Store: openStore(t, backends[0], dir)}
+		tb := start(t, log, s, startOptions{fold: fold.Options{Batch: fold.BatchOptions{BulkMax: 3}}})
+		tb.hydrated(t)
+		tb.close(t) // waits for what settles
+		if n := s.n.Load(); n != want {
+			t.Errorf("settled %d times, want %d", n, want)
+		}
+	}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		setRoute(t, log, route("t", name, "n"))
+	}
+	settles(1)
+	setRoute(t, log, route("t", "a", "m"))
+	settles(0)
 }

@@ -370,6 +370,24 @@ func TestFailStop(t *testing.T) {
 	}
 }
 
+// TestBulkEndsWithTheHydrate: what is far behind is gathered, and nothing after it has caught up.
+func TestBulkEndsWithTheHydrate(t *testing.T) {
+	cfg := machine.Config{MaxUpdates: 1, MaxBytes: 100, BulkUpdates: 4, BulkBytes: 400, QueueUpdates: 1, QueueBytes: 100, MaxFailures: 16}
+	m, effects := machine.New(cfg, kv.CursorAt(5))
+	effects = flushOnce(t, m, effects, machine.Opened{Head: 9})
+	if r, ok := has[machine.Receive](effects); !ok || r != (machine.Receive{Max: 4, MaxBytes: 400, Gather: true}) {
+		t.Fatalf("far behind: %+v", r)
+	}
+	flushOnce(t, m, effects, machine.Received{Segment: machine.Segment{ID: 1, Updates: 4, High: kv.Revision(9)}}, machine.HooksDone{})
+	effects = m.Step(machine.Received{Segment: machine.Segment{ID: 2, Updates: 1, High: kv.Revision(10)}}, nil)
+	if r, ok := has[machine.RunHooks](effects); !ok || r.Flush.Bulk {
+		t.Errorf("caught up: %+v", r)
+	}
+	if r, ok := has[machine.Receive](effects); !ok || r != (machine.Receive{Max: 1, MaxBytes: 100}) {
+		t.Errorf("caught up: %+v", r)
+	}
+}
+
 // TestUnknownRevision: an update of unknown revision is flushed and moves nothing.
 func TestUnknownRevision(t *testing.T) {
 	cfg := machine.Config{MaxUpdates: 10, MaxBytes: 100, BulkUpdates: 10, BulkBytes: 100, QueueUpdates: 10, QueueBytes: 100, MaxFailures: 16}

@@ -91,3 +91,19 @@ func (osFS) SyncDir(dir string) error {
 }
 
 func (osFS) Lock(name string) (io.Closer, error) { return lockFile(name) }
+
+// realPath follows the symbolic links at name, to a file that need not exist: by whatever name a log is opened, it has
+// one lock, and a rewrite replaces the file and not a link to it.
+func realPath(name string) string {
+	for range 40 { // as many as the kernel follows
+		to, err := os.Readlink(name)
+		if err != nil {
+			break
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(name), to)
+		}
+		name = to
+	}
+	return name
+}

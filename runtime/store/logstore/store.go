@@ -62,7 +62,7 @@ type Recovery struct {
 var _ store.Store = (*Store)(nil)
 
 // Open opens the log file at path, or creates it and its directory. If path is a directory, as Export leaves it, the
-// log is ExportName in there. One store at a time has it open: another process,
+// log is ExportName in there. A symbolic link stands for what it leads to. One store at a time has it open: another process,
 // or another Open, gets store.ErrLocked. A damaged file is refused with a *FileError and left as it is; a torn tail is
 // cut off.
 func Open(path string, o Options) (*Store, error) {
@@ -74,6 +74,9 @@ func Open(path string, o Options) (*Store, error) {
 		return nil, ioError("open", path, err)
 	} else if dir {
 		path = filepath.Join(path, ExportName)
+	}
+	if o.FS == (osFS{}) {
+		path = realPath(path)
 	}
 	if err := o.FS.MkdirAll(filepath.Dir(path)); err != nil {
 		return nil, ioError("create the directory of", path, err)

@@ -69,7 +69,7 @@ func (c *rowCounter) get(s store.Store, scan func(store.Getter) (uint64, error))
 }
 
 // ops works out what the segments do to the number, and appends the record to commit. It is called under commits.
-func (c *rowCounter) ops(g store.Getter, segs []*segment, places func(i int) []int32, dropped func(*kv.Update) bool, ops []store.Op) ([]store.Op, error) {
+func (c *rowCounter) ops(g store.Getter, segs []*segment, places func(i int) []int32, ops []store.Op) ([]store.Op, error) {
 	c.delta = 0
 	if !c.counting {
 		return ops, nil
@@ -90,11 +90,14 @@ func (c *rowCounter) ops(g store.Getter, segs []*segment, places func(i int) []i
 			switch {
 			case u.Op == kv.OpPut && !u.Rejected:
 				has = true
-			case dropped(u):
+			case endsRow(u):
 				has = false
 			}
-			if has != had {
-				c.delta += map[bool]int64{true: 1, false: -1}[has]
+			switch {
+			case has && !had:
+				c.delta++
+			case had && !has:
+				c.delta--
 			}
 			batch[u.Key] = has
 		}
@@ -104,6 +107,9 @@ func (c *rowCounter) ops(g store.Getter, segs []*segment, places func(i int) []i
 	}
 	return ops, nil
 }
+
+// endsRow reports whether there is no row after an update that changes one.
+func endsRow(u *kv.Update) bool { return u.Rejected || u.Op.Removes() }
 
 // applied takes the batch's delta once it is committed. It is called under commits.
 func (c *rowCounter) applied() { c.n, c.delta = c.n+c.delta, 0 }

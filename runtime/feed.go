@@ -384,7 +384,7 @@ func (t *tableState[K, V]) capture(segs []*segment, parts []part) error {
 			}
 			p.olds = append(p.olds, old)
 			switch {
-			case u.Rejected || u.Op.Removes():
+			case endsRow(u):
 				old = oldRow{}
 			case u.Op == kv.OpPut:
 				old = oldRow{record: store.AppendRecord(nil, u), ok: true}

@@ -131,15 +131,12 @@ func (k *tableSink) ops(segs []*segment, ops []store.Op) (_ []store.Op, err erro
 		}
 		b := t.base()
 		places := func(n int) []int32 { return parts[n].places() }
-		if ops, err = b.count.ops(k.store, segs, places, b.dropped, ops); err != nil {
+		if ops, err = b.count.ops(k.store, segs, places, ops); err != nil {
 			return ops, err
 		}
 	}
 	return k.rejected.ops(k.store, segs, ops)
 }
-
-// dropped reports whether there is no row after the update.
-func (b *tableBase) dropped(u *kv.Update) bool { return u.Rejected || u.Op.Removes() }
 
 func (k *tableSink) applied(err error) {
 	if err == nil {

@@ -68,7 +68,7 @@ func (b *Bucket) open(ctx context.Context, req kv.OpenRequest, kind openKind) (_
 	if err := w.sub.SetPendingLimits(-1, -1); err != nil { // the requests in flight are the limit
 		return nil, fmt.Errorf("bucket %q: subscribe: %w", b.name, err)
 	}
-	state, err := b.api.createConsumer(ctx, b.stream, w.consumerConfig(kind == openKeys))
+	state, err := w.create(ctx, kind == openKeys)
 	if err != nil {
 		return nil, fmt.Errorf("create consumer: %w", asBucketError(b.name, err))
 	}
@@ -203,9 +203,27 @@ func (w *watch) consumerConfig(headersOnly bool) consumerConfig {
 	return c
 }
 
+// create makes the consumer. A caller who gives up still gets the answer to a request that is out, within a bound: the
+// server works on several requests at once, and one to delete the consumer could be done before it is there.
+func (w *watch) create(ctx context.Context, headersOnly bool) (consumerState, error) {
+	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() {
+		defer cancel()
+		_ = pause(later, abandonTimeout) // ends early with the answer
+	})
+	defer stop()
+	return w.b.api.createConsumer(later, w.b.stream, w.consumerConfig(headersOnly))
+}
+
+// abandonTimeout bounds the clean-up after an open that failed, which may be one that its caller gave up.
+const abandonTimeout = time.Second
+
 // abandon cleans up after an open that failed; what it can't delete goes by its inactive threshold.
 func (w *watch) abandon(ctx context.Context) error {
-	err := w.Close(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTimeout)
+	defer cancel()
+	err := w.Close(ctx)
 	if err != nil && strings.Contains(err.Error(), nats.ErrNoResponders.Error()) {
 		return nil
 	}

@@ -229,15 +229,18 @@ func openError(err error) error {
 	switch {
 	case pebble.IsCorruptionError(err):
 		return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
-	case isNewerFormat(err):
+	case isOtherFormat(err):
 		return fmt.Errorf("%w: this build reads up to %s: %w", store.ErrFormat, Format, err)
 	}
 	return err
 }
 
-// isNewerFormat knows Pebble's refusal of files of a later generation, which has no sentinel; a test holds its words.
-func isNewerFormat(err error) bool {
-	return strings.Contains(err.Error(), "unknown format major version")
+// isOtherFormat knows Pebble's refusal of files of a later generation, or of one long past, which have no sentinel;
+// tests hold its words.
+func isOtherFormat(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "unknown format major version") ||
+		strings.Contains(text, "format major version") && strings.Contains(text, "no longer supported")
 }
 
 // readError names the operation and marks corruption.

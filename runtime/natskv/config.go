@@ -14,7 +14,7 @@ type EmptyPut uint8
 const (
 	// EmptyPutIsValue: a value of no bytes, which a message of defaults is on the wire.
 	EmptyPutIsValue EmptyPut = iota
-	// EmptyPutIsTombstone: a delete, in buckets that the seed's reference writes.
+	// EmptyPutIsTombstone: a delete, in buckets that the Rust library slipstream writes.
 	EmptyPutIsTombstone
 )
 

@@ -35,7 +35,7 @@ const (
 
 // EventKindOf (event_kind) tells a value from a delete from retention's own removal. A server marker outranks the
 // KV header. A message with neither is a value even when it has no bytes, since a message of defaults is empty on
-// the wire; only a bucket written by the seed's reference (emptyIsTombstone) takes an empty one for a delete.
+// the wire; only in a bucket that the Rust library slipstream writes (emptyIsTombstone) an empty one is a delete.
 func EventKindOf(op KVOperation, reason MarkerReason, empty, emptyIsTombstone bool) EventKind {
 	switch reason {
 	case MarkerMaxAge:

@@ -41,7 +41,7 @@ type Options struct {
 	// Now is the server's clock; default time.Now, which is virtual inside a synctest bubble. With another clock a
 	// blocked Next does not wake by itself when something ages out: call Log.Tick.
 	Now func() time.Time
-	// EmptyPutIsTombstone reads a put without bytes as a delete, for buckets of the seed's reference.
+	// EmptyPutIsTombstone reads a put without bytes as a delete, for buckets that the Rust library slipstream writes.
 	EmptyPutIsTombstone bool
 	// Limits are the first retention settings.
 	Limits Limits

@@ -32,6 +32,6 @@
 //
 // # Format 2
 //
-// Format 2 is the older library's. ReadV2, ImportV2 and ExportV2 speak it byte for byte, and Open reads it. A format 2
-// file is left untouched until the first write, which replaces it by a format 3 file.
+// Format 2 is the one of the Rust library slipstream. ReadV2, ImportV2 and ExportV2 speak it byte for byte, and Open
+// reads it. A format 2 file is left untouched until the first write, which replaces it by a format 3 file.
 package logstore

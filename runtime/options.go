@@ -15,7 +15,7 @@ const (
 	DefaultBatchMaxBytes = 4 << 20
 	DefaultBulkMax       = 50_000
 	DefaultBulkMaxBytes  = 32 << 20
-	// DefaultWindow and DefaultWindowMax are the reference's batching, for those who ask for it with SeedWindow.
+	// DefaultWindow and DefaultWindowMax are what SeedWindow asks for.
 	DefaultWindow    = 10 * time.Millisecond
 	DefaultWindowMax = 100
 
@@ -40,7 +40,8 @@ type BatchOptions struct {
 	Queue int
 }
 
-// SeedWindow is the reference's batching: a window of 10 ms, at most 100 updates.
+// SeedWindow batches by time instead of greedily: a window of 10 ms, at most 100 updates, as the Rust library slipstream
+// does, whose logs logstore reads.
 func SeedWindow() BatchOptions {
 	return BatchOptions{Window: DefaultWindow, Max: DefaultWindowMax, Queue: 256}
 }

@@ -2,11 +2,13 @@ package pebblestore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/typedfold/fold/runtime/store"
@@ -16,6 +18,9 @@ import (
 // this one ends only the goroutine, and poisons the store.
 type logger struct {
 	slog *slog.Logger
+	// opening: a flush that fails ends the opening. Pebble would try it again, without a pause and for ever, and not
+	// return from Open before it succeeds.
+	opening atomic.Bool
 
 	mu    sync.Mutex
 	fatal error
@@ -97,9 +102,21 @@ func (l *logger) guard(fn func() error) error {
 // events is the caller's listener with what Pebble would end the process for taken out: a read that meets corruption
 // returns it.
 func (l *logger) events(user *pebble.EventListener) *pebble.EventListener {
+	var flushed atomic.Pointer[error] // of the last flush; a flush of nothing has one too, which is no background error
 	own := &pebble.EventListener{
-		BackgroundError: func(err error) { l.Errorf("background: %v", err) },
-		DataCorruption:  func(i pebble.DataCorruptionInfo) { l.Errorf("corruption: %v", i) },
+		BackgroundError: func(err error) {
+			l.Errorf("background: %v", err)
+			if last := flushed.Load(); l.opening.Load() && last != nil && errors.Is(err, *last) {
+				l.poison(fmt.Errorf("flush what the log holds: %w", err))
+				runtime.Goexit()
+			}
+		},
+		DataCorruption: func(i pebble.DataCorruptionInfo) { l.Errorf("corruption: %v", i) },
+		FlushEnd: func(i pebble.FlushInfo) {
+			if i.Err != nil {
+				flushed.Store(&i.Err)
+			}
+		},
 	}
 	if user == nil {
 		return own

@@ -125,9 +125,11 @@ func (s *Store) open() (err error) {
 		defer p.Cache.Unref() // the database has its own reference
 	}
 	p.EnsureDefaults()
+	s.log.opening.Store(true)
 	if err := s.log.guard(func() (err error) { s.db, err = pebble.Open(s.path, p); return err }); err != nil {
 		return openError(err)
 	}
+	s.log.opening.Store(false)
 	if err := s.recoverCursor(); err != nil {
 		return errors.Join(err, s.db.Close())
 	}

@@ -19,6 +19,7 @@ type applier struct {
 	mu      sync.Mutex
 	batches []string
 	flushed []uint64 // cursors that were reported
+	last    fold.Applied
 	before  func(batch string) error
 	cancel  context.CancelFunc
 	done    chan struct{}
@@ -34,6 +35,7 @@ func apply(c fold.WatchConfig, before func(batch string) error) *applier {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.flushed = append(a.flushed, x.Cursor.Revision())
+		a.last = x
 	}
 	go func() {
 		defer close(a.done)

@@ -68,7 +68,7 @@ func Register[K Key, V proto.Message](b *Builder, d *Desc[K, V], opts ...TableOp
 	if err != nil {
 		return nil, err
 	}
-	t := &tableState[K, V]{tableBase: tableBase{c: c, index: len(b.tables)}, desc: d, hooks: hooks, store: b.store}
+	t := &tableState[K, V]{tableBase: tableBase{c: c, index: len(b.tables)}, desc: d, hooks: hooks}
 	if o.resident {
 		t.residents = xsync.NewMap[K, V]()
 	}
@@ -79,7 +79,7 @@ func Register[K Key, V proto.Message](b *Builder, d *Desc[K, V], opts ...TableOp
 // admits says why a table can't join, if it can't.
 func (b *Builder) admits(t *schema.Table) error {
 	if t.Bucket != b.logical {
-		return &BucketError{What: "table " + t.GoName, Has: t.Bucket, Want: b.logical}
+		return &BucketError{What: "table " + t.GoName, Has: t.Bucket, Want: b.logical, hint: hintTableOfFold}
 	}
 	if !scopeMeets(b.o.Scope, t) {
 		return fmt.Errorf("its keys %q all lie outside of the fold's scope %v", t.Key(), b.o.Scope)

@@ -22,6 +22,8 @@ var (
 	ErrSchemaChanged = errors.New("schema changed")
 	// ErrWrongBucket: the store, or the table, belongs to another bucket.
 	ErrWrongBucket = errors.New("wrong bucket")
+	// ErrNotStarted: the table's fold has not been started, so there is nothing to read yet.
+	ErrNotStarted = errors.New("fold not started")
 	// ErrLagged: a Watch fell further behind than its buffer.
 	ErrLagged = errors.New("watch lagged")
 	// ErrOverlap: two tables of a bucket can match one key.
@@ -32,20 +34,27 @@ var (
 type BucketError struct {
 	// What is the store's path, or the table's name.
 	What string
-	// Has is the bucket that it belongs to, Want the fold's.
+	// Has is the bucket that it belongs to, Want the one that it was to be used with.
 	Has, Want string
+
+	hint string
 }
 
 func (e *BucketError) Error() string {
-	return fmt.Sprintf("%s belongs to bucket %q, this fold follows bucket %q", e.What, e.Has, e.Want)
+	return fmt.Sprintf("%s belongs to bucket %q, not to bucket %q", e.What, e.Has, e.Want)
 }
 
 func (e *BucketError) Is(target error) bool { return target == ErrWrongBucket }
 
 // Hint says what a person can do.
-func (e *BucketError) Hint() string {
-	return "give each bucket its own store directory and its own builder"
-}
+func (e *BucketError) Hint() string { return e.hint }
+
+// What a person can do about a table, and about a store, of another bucket.
+const (
+	hintTableOfFold   = "give each bucket its own builder, or say with Options.Bucket which logical bucket this one serves"
+	hintTableOfWriter = "write to the table's bucket, or say with WithLogicalBucket which logical bucket this one serves"
+	hintStore         = "give each bucket its own store directory"
+)
 
 // SchemaError is a store whose rows were folded under another schema of a table.
 type SchemaError struct {
@@ -109,7 +118,7 @@ func (e *HaltError) Unwrap() error { return e.Rejection }
 
 // Hint says what a person can do.
 func (e *HaltError) Hint() string {
-	return "write a valid value to the key and restart, or set on_reject to KEEP_OLD or DROP_ROW"
+	return "set on_reject to KEEP_OLD or DROP_ROW; in a bucket of history 1, writing a valid value to the key and a restart will do"
 }
 
 // HookError is a hook that returned an error, or panicked.

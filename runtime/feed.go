@@ -242,6 +242,10 @@ func (t *Table[K, V]) Watch(ctx context.Context, prefixes []Prefix[K], opts ...W
 			yield(Event[K, V]{}, errors.New("watch: a table of a snapshot does not change"))
 			return
 		}
+		if _, err := t.t.live(); err != nil {
+			yield(Event[K, V]{}, err)
+			return
+		}
 		after, ok := t.subscribe(sub), true
 		defer t.t.feed.remove(sub)
 		if o.initial {

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/typedfold/fold/internal/machine"
 	"github.com/typedfold/fold/runtime/kv"
 	"github.com/typedfold/fold/runtime/store"
 )
@@ -35,20 +34,20 @@ type Fold struct {
 
 // loopView is the loop's state as of its last step.
 type loopView struct {
-	phase     machine.Phase
+	state     State
 	committed kv.Cursor
 	failures  int
 	head      uint64
 	pending   uint64
 	watchErr  error
-	since     time.Time // when phase began
+	since     time.Time // when state began
 	lastApply time.Time
 }
 
 func (f *Fold) begin(w kv.Watcher) {
 	f.hydrated, f.ended, f.moved = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	resume := f.store.Cursor()
-	f.view = loopView{committed: resume, since: time.Now()}
+	f.view = loopView{state: StateOpening, committed: resume, since: time.Now()}
 	events := f.o.Events
 	user := events.Hydrated
 	events.Hydrated = func(c Cursor) {
@@ -70,7 +69,10 @@ func (f *Fold) run() {
 	cursor, err := f.loop.run()
 	f.mu.Lock()
 	f.stopped, f.stopErr = true, err
-	f.view.phase, f.view.committed = machine.PhaseStopped, cursor
+	f.view.committed = cursor
+	if f.view.state != StateStopped {
+		f.view.state, f.view.since = StateStopped, time.Now()
+	}
 	f.mu.Unlock()
 	for _, t := range f.sink.tables {
 		t.stop(f.stopError())
@@ -88,9 +90,9 @@ func (f *Fold) run() {
 func (f *Fold) stepped(l *loop) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	v := loopView{phase: l.m.Phase(), committed: l.m.Committed(), failures: l.m.Failures(), head: l.head, pending: l.more.Load(),
+	v := loopView{state: stateOf(l.m.Phase(), l.m.Hydrated(), l.lastErr), committed: l.m.Committed(), failures: l.m.Failures(), head: l.head, pending: l.more.Load(),
 		watchErr: l.lastErr, since: f.view.since, lastApply: f.view.lastApply}
-	if v.phase != f.view.phase {
+	if v.state != f.view.state {
 		v.since = time.Now()
 	}
 	if v.committed != f.view.committed {
@@ -171,7 +173,7 @@ func (f *Fold) waitMoved(ctx context.Context, moved <-chan struct{}) error {
 // Done is closed when the fold has stopped; Err says why.
 func (f *Fold) Done() <-chan struct{} { return f.ended }
 
-// Err is why the fold stopped: nil while it runs and after Close.
+// Err is why the fold stopped: nil while it runs, and after a Close that committed all that was received.
 func (f *Fold) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -205,8 +207,9 @@ func (f *Fold) Close() error {
 // closeStore closes the store, which refuses while reads are under way: those get as long as the last flush did.
 func (f *Fold) closeStore() error {
 	const every = 5 * time.Millisecond
+	deadline := time.Now().Add(f.o.ShutdownTimeout)
 	err := f.store.Close()
-	for waited := time.Duration(0); errors.Is(err, store.ErrBusy) && waited < f.o.ShutdownTimeout; waited += every {
+	for errors.Is(err, store.ErrBusy) && time.Now().Before(deadline) {
 		time.Sleep(every)
 		err = f.store.Close()
 	}
@@ -214,7 +217,7 @@ func (f *Fold) closeStore() error {
 }
 
 // Export writes a consistent copy of the store's files into dir, which must not exist or be empty. It opens as a
-// store at exactly the cursor that it returns. Applies wait meanwhile.
+// store at exactly the cursor that it returns. Applies wait meanwhile, and so do a first Count and a Watch WithOld.
 func (f *Fold) Export(ctx context.Context, dir string) (Cursor, error) {
 	f.sink.commits.Lock()
 	defer f.sink.commits.Unlock()

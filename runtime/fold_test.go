@@ -336,3 +336,36 @@ func TestResident(t *testing.T) {
 		}
 	})
 }
+
+func TestReadsBeforeStart(t *testing.T) {
+	s := openStore(t, backends[0], t.TempDir())
+	defer func() { _ = s.Close() }()
+	b := fold.NewBuilder(newLog(), s, fold.Options{Logger: quiet})
+	routes, err := ft.RegisterRoute(b, fold.Resident())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := bounded(t)
+	if _, _, err := routes.Get(ctx, routeKey("t", "a")); !errors.Is(err, fold.ErrNotStarted) {
+		t.Errorf("Get: %v", err)
+	}
+	if _, err := routes.Count(ctx, ft.RouteAll()); !errors.Is(err, fold.ErrNotStarted) {
+		t.Errorf("Count: %v", err)
+	}
+	for _, err := range routes.List(ctx, ft.RouteAll()) {
+		if !errors.Is(err, fold.ErrNotStarted) {
+			t.Errorf("List: %v", err)
+		}
+	}
+	for _, err := range routes.Watch(ctx, nil) {
+		if !errors.Is(err, fold.ErrNotStarted) {
+			t.Errorf("Watch: %v", err)
+		}
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("Peek of a fold that was not started did not say so")
+		}
+	}()
+	routes.Peek(routeKey("t", "a"))
+}

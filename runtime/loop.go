@@ -47,6 +47,7 @@ type loopConfig struct {
 	scope     kv.Scope
 	store     store.Store
 	resume    kv.Cursor
+	known     kv.Incarnation // without a store
 	sink      sink
 	machine   machine.Config
 	window    time.Duration
@@ -119,13 +120,14 @@ func (l *loop) shutdown() { l.once.Do(func() { close(l.quit) }) }
 // run runs the loop until it stops. The cursor is the last committed one.
 func (l *loop) run() (kv.Cursor, error) {
 	defer close(l.done)
+	known := l.cfg.known
 	if l.cfg.store != nil {
-		known, err := loadIncarnation(l.cfg.store)
-		if err != nil {
+		var err error
+		if known, err = loadIncarnation(l.cfg.store); err != nil {
 			return l.cfg.resume, err
 		}
-		l.log.set(known)
 	}
+	l.log.set(known)
 	go l.worker()
 	cursor, err := l.steps()
 	l.cancel()
@@ -172,16 +174,27 @@ func (l *loop) stepped() {
 	}
 }
 
-// await waits for the loop's goroutines. The worker may be inside a hook that does not heed its context: it is waited
-// for a moment only, and ends by itself when the hook returns.
+// await waits for the loop's goroutines, within bounds: one may be inside a hook, a store or a watcher that does not
+// heed its context, and ends by itself when that returns.
 func (l *loop) await() {
-	l.wg.Wait()
-	t := time.NewTimer(time.Second)
+	others := make(chan struct{})
+	go func() {
+		defer close(others)
+		l.wg.Wait()
+	}()
+	if !endsWithin(others, closeTimeout+time.Second) || !endsWithin(l.idle, time.Second) {
+		l.cfg.log.Warn("fold: a hook, the store or the watcher is still busy after the shutdown deadline")
+	}
+}
+
+func endsWithin(done <-chan struct{}, d time.Duration) bool {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
-	case <-l.idle:
+	case <-done:
+		return true
 	case <-t.C:
-		l.cfg.log.Warn("fold: a hook or a store apply is still running after the shutdown deadline")
+		return false
 	}
 }
 
@@ -198,9 +211,9 @@ func (l *loop) take(ev event) machine.Input {
 		}
 		l.cfg.log.Info("fold: watch opened", "after", ev.watch.after.String(), "head", in.Head)
 	case machine.OpenFailed:
-		l.lost(in.Err)
+		l.lost("no watch", in.Err)
 	case machine.WatchEnded:
-		l.lost(in.Err)
+		l.lost("watch lost", in.Err)
 	case machine.Received:
 		l.nextSeg++
 		in.Segment.ID = l.nextSeg
@@ -215,7 +228,7 @@ func (l *loop) take(ev event) machine.Input {
 	return ev.in
 }
 
-func (l *loop) lost(err error) {
+func (l *loop) lost(what string, err error) {
 	if l.m.Phase() == machine.PhaseStopping {
 		return // the loop ended it itself
 	}
@@ -223,7 +236,7 @@ func (l *loop) lost(err error) {
 	if f := l.cfg.events.WatchLost; f != nil {
 		f(err)
 	}
-	l.cfg.log.Warn("fold: watch lost", "err", err)
+	l.cfg.log.Warn("fold: "+what, "err", err)
 }
 
 func (l *loop) flushFailed(err error) {
@@ -379,13 +392,15 @@ func (l *loop) flushCommitted(c machine.Committed) {
 		}
 	}
 	if f := l.cfg.onApplied; f != nil && c.Moved {
-		durable := c.Flush.Cursor
+		a := Applied{Cursor: c.Flush.Cursor, Durable: c.Flush.Cursor, Updates: c.Flush.Updates}
 		if l.cfg.store != nil {
-			durable = l.cfg.store.Durable()
+			a.Durable = l.cfg.store.Durable()
+		} else {
+			a.Log = l.log.get()
 		}
-		f(Applied{Cursor: c.Flush.Cursor, Durable: durable, Updates: c.Flush.Updates})
+		f(a)
 	}
-	if f := l.cfg.events.Flushed; f != nil {
+	if f := l.cfg.events.Flushed; f != nil && (c.Moved || c.Flush.Updates > 0) {
 		f(Flushed{Updates: c.Flush.Updates, Bytes: c.Flush.Bytes, Cursor: c.Flush.Cursor, Hooks: w.hooks, Store: w.store})
 	}
 	for _, s := range w.segs {

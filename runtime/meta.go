@@ -32,7 +32,7 @@ func (e *ScopeError) Hint() string { return "start an empty store directory for 
 func checkStore(ctx context.Context, s store.Store, bucket string, scope kv.Scope, tables []anyTable) error {
 	batch := store.Batch{}
 	err := checkMeta(s, &batch, metaBucket, bucket, func(stored string) error {
-		return &BucketError{What: "store " + s.Info().Path, Has: stored, Want: bucket}
+		return &BucketError{What: "store " + s.Info().Path, Has: stored, Want: bucket, hint: hintStore}
 	})
 	if err != nil {
 		return err

@@ -92,9 +92,11 @@ type Options struct {
 	// Scope narrows what is followed; default the whole bucket. A table whose keys all lie outside of it is refused.
 	Scope kv.Scope
 	Batch BatchOptions
-	// OnApplied is told of each commit that moved the cursor, on the fold's own goroutine: it must not block for long.
+	// OnApplied is told of each commit that moved the cursor, on the fold's own goroutine: it must not block for long, and
+	// not call Close.
 	OnApplied func(Applied)
-	// ShutdownTimeout is how long Close may take to commit what was received; default 10 s.
+	// ShutdownTimeout is how long Close may take to commit what was received, and again how long reads that are under way
+	// may take to end; default 10 s.
 	ShutdownTimeout time.Duration
 	// Logger gets state changes and failures, never keys or values; default slog.Default().
 	Logger *slog.Logger
@@ -117,12 +119,14 @@ type Applied struct {
 	// Durable is the cursor that survives a crash of this process and of the machine. It is behind Cursor when the
 	// store does not sync each commit, and it is Cursor when there is no store.
 	Durable Cursor
+	// Log is what is remembered of the log that Cursor belongs to. It is given only without a store, which keeps it.
+	Log kv.Incarnation
 	// Updates is how many updates the commit held, rejected ones included.
 	Updates int
 }
 
-// Events are nil-safe hooks on a fold's running. Each is called on the goroutine that it happens on and must not
-// block; none is called after Close has returned.
+// Events are nil-safe hooks on a fold's running. Each is called on the goroutine that it happens on, and must neither
+// block nor call Close; none is called after Close has returned.
 type Events struct {
 	// WatchOpened: a watch began, after the cursor, at the log's head.
 	WatchOpened func(after Cursor, head uint64)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
 
@@ -59,7 +60,16 @@ type tableState[K Key, V proto.Message] struct {
 	hooks     Hooks[K, V]
 	residents *xsync.Map[K, V] // nil unless Resident
 	feed      feed
-	store     store.Store
+	store     store.Store // once ready
+	ready     atomic.Bool
+}
+
+// live is the store, once the fold has been started.
+func (t *tableState[K, V]) live() (store.Store, error) {
+	if !t.ready.Load() {
+		return nil, fmt.Errorf("table %s: %w", t.c.name, ErrNotStarted)
+	}
+	return t.store, nil
 }
 
 func (t *tableState[K, V]) base() *tableBase { return &t.tableBase }
@@ -190,6 +200,7 @@ func (t *tableState[K, V]) stop(err error) { t.feed.stop(err) }
 
 func (t *tableState[K, V]) load(ctx context.Context, s store.Store) error {
 	t.store = s
+	defer t.ready.Store(true)
 	if t.residents == nil && t.hooks.Load == nil {
 		return nil
 	}
@@ -210,6 +221,7 @@ func (t *tableState[K, V]) load(ctx context.Context, s store.Store) error {
 	if t.hooks.Load == nil {
 		return nil
 	}
+	t.ready.Store(true) // the hook may read what is on disk
 	return t.callLoad(ctx, view)
 }
 

@@ -72,7 +72,7 @@ func (f *Fold) Status() Status {
 	f.mu.Unlock()
 	info, stats := f.store.Info(), f.store.Stats()
 	s := Status{
-		Bucket: f.bucket, State: stateOf(v.phase, f.sink.hydrated.Load()), Since: v.since,
+		Bucket: f.bucket, State: v.state, Since: v.since,
 		Applied: v.committed.Revision(), Durable: min(f.store.Durable().Revision(), v.committed.Revision()), Head: max(v.head, v.committed.Revision()),
 		Pending: v.pending, Hydrated: f.sink.hydrated.Load(), LastApply: v.lastApply, Failures: v.failures,
 		Store: StoreStatus{Backend: info.Backend, Format: info.Format, Path: info.Path, DiskBytes: stats.DiskBytes, MemoryBytes: stats.MemoryBytes},
@@ -93,9 +93,13 @@ func (f *Fold) Status() Status {
 	return s
 }
 
-func stateOf(p machine.Phase, hydrated bool) State {
+// stateOf is what a phase means to a user. A retry is no news: the state stays waiting until there is a watch.
+func stateOf(p machine.Phase, hydrated bool, watchErr error) State {
 	switch p {
 	case machine.PhaseOpening:
+		if watchErr != nil {
+			return StateWaiting
+		}
 		return StateOpening
 	case machine.PhaseWaiting:
 		return StateWaiting

@@ -22,11 +22,11 @@ func (t *Table[K, V]) At(s *Snapshot) *Table[K, V] { return &Table[K, V]{t: t.t,
 
 func (t *Table[K, V]) snapshot() bool { return t.view != nil }
 
-func (t *Table[K, V]) getter() store.Getter {
+func (t *Table[K, V]) getter() (store.Getter, error) {
 	if t.view != nil {
-		return t.view
+		return t.view, nil
 	}
-	return t.t.store
+	return t.t.live()
 }
 
 // all is the whole table.
@@ -43,7 +43,11 @@ func (t *Table[K, V]) GetRow(ctx context.Context, k K) (Row[K, V], bool, error) 
 	if err := ctx.Err(); err != nil {
 		return Row[K, V]{}, false, err
 	}
-	return t.t.readRow(t.getter(), k)
+	g, err := t.getter()
+	if err != nil {
+		return Row[K, V]{}, false, err
+	}
+	return t.t.readRow(g, k)
 }
 
 // GetInto decodes the value at k into dst, which is reset first. It allocates nothing but what the message's own
@@ -52,8 +56,12 @@ func (t *Table[K, V]) GetInto(ctx context.Context, k K, dst V) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
+	g, err := t.getter()
+	if err != nil {
+		return false, err
+	}
 	row := Row[K, V]{Value: dst}
-	return t.t.readInto(t.getter(), k, readDst, &row)
+	return t.t.readInto(g, k, readDst, &row)
 }
 
 // Has reports whether there is a row at k, without decoding it.
@@ -61,16 +69,23 @@ func (t *Table[K, V]) Has(ctx context.Context, k K) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
+	g, err := t.getter()
+	if err != nil {
+		return false, err
+	}
 	var row Row[K, V]
-	return t.t.readInto(t.getter(), k, readNone, &row)
+	return t.t.readInto(g, k, readNone, &row)
 }
 
 // Peek is the value at k from memory: no I/O, no allocation, no error. The message is shared with everyone who
-// peeks: don't change it. It is only for tables registered with Resident; on any other table, and on one got by At, it
-// panics, since "not there" would be a lie.
+// peeks: don't change it. It is only for tables registered with Resident; on any other table, on one got by At, and
+// before Start, it panics, since "not there" would be a lie.
 func (t *Table[K, V]) Peek(k K) (V, bool) {
 	if t.t.residents == nil || t.snapshot() {
 		panic("fold: Peek of table " + t.t.c.name + ", which is not resident: register it with fold.Resident(), or use Get")
+	}
+	if !t.t.ready.Load() {
+		panic("fold: Peek of table " + t.t.c.name + " before its fold was started")
 	}
 	return t.t.residents.Load(k)
 }
@@ -214,7 +229,12 @@ func (t *Table[K, V]) scan(ctx context.Context, lower, upper []byte, o readOptio
 	}
 	view := t.view
 	if view == nil {
-		snap, err := t.t.store.Snapshot()
+		s, err := t.t.live()
+		if err != nil {
+			fail(err)
+			return
+		}
+		snap, err := s.Snapshot()
 		if err != nil {
 			fail(err)
 			return
@@ -305,7 +325,11 @@ func (t *Table[K, V]) Count(ctx context.Context, p Prefix[K]) (uint64, error) {
 	if t.snapshot() || string(p.bytes) != t.t.c.table.Prefix() {
 		return t.countScan(ctx, p)
 	}
-	return t.t.count.get(t.t.store, func(g store.Getter) (uint64, error) {
+	s, err := t.t.live()
+	if err != nil {
+		return 0, err
+	}
+	return t.t.count.get(s, func(g store.Getter) (uint64, error) {
 		view := &Table[K, V]{t: t.t, view: g}
 		return view.countScan(ctx, p)
 	})
@@ -333,7 +357,11 @@ func (t *Table[K, V]) Rejected(ctx context.Context) iter.Seq2[*Rejection, error]
 
 func (t *Table[K, V]) eachRejection(ctx context.Context, yield func(*Rejection) bool) error {
 	lower := store.AppendKey(nil, store.SpaceRejected, t.t.c.table.Prefix())
-	it, err := t.getter().Iter(store.IterOptions{Lower: lower, Upper: store.PrefixEnd(lower)})
+	g, err := t.getter()
+	if err != nil {
+		return err
+	}
+	it, err := g.Iter(store.IterOptions{Lower: lower, Upper: store.PrefixEnd(lower)})
 	if err != nil {
 		return err
 	}

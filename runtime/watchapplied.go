@@ -24,9 +24,12 @@ type WatchConfig struct {
 	Store store.Store
 	// Resume is the cursor to resume after, when there is no store; none begins with every current value.
 	Resume Cursor
-	Batch  BatchOptions
-	// OnApplied is told of each commit that moved the cursor. Without a store, Applied.Cursor is what to persist for the
-	// next Resume; with one, the store has it already.
+	// Known is what is remembered of the log that Resume belongs to: the Applied.Log that came with it. Without it a
+	// bucket that was re-created, and has grown past Resume since, passes for the same one.
+	Known kv.Incarnation
+	Batch BatchOptions
+	// OnApplied is told of each commit that moved the cursor. Without a store, Applied.Cursor and Applied.Log are what to
+	// persist for the next Resume and Known; with one, the store has them already.
 	OnApplied func(Applied)
 	// ShutdownTimeout is how long the last flush may take after ctx has ended; default 10 s.
 	ShutdownTimeout time.Duration
@@ -39,8 +42,8 @@ func (c WatchConfig) Validate() error {
 	switch {
 	case c.Watcher == nil:
 		return errors.New("watch applied: no watcher")
-	case c.Store != nil && !c.Resume.IsNone():
-		return errors.New("watch applied: with a store, the store's cursor is what to resume from; leave Resume out")
+	case c.Store != nil && (!c.Resume.IsNone() || c.Known.CreatedUnixNano != 0):
+		return errors.New("watch applied: with a store, the store's cursor is what to resume from; leave Resume and Known out")
 	case c.ShutdownTimeout < 0:
 		return fmt.Errorf("watch applied: ShutdownTimeout is %v; it is at least 0", c.ShutdownTimeout)
 	}
@@ -50,7 +53,7 @@ func (c WatchConfig) Validate() error {
 // WatchApplied follows a log with the caller's own parse and apply, until ctx ends. A cursor that it reports or
 // commits implies that apply has returned for every update at or below it. parse extracts what apply wants, and false
 // leaves an update out (the cursor covers it all the same); it runs beside apply, on another goroutine. apply gets
-// each batch in revision order; an error or a panic has the same batch come again after a while, and after 16 in a row
+// each batch in revision order, in a slice that is its own until it returns; an error or a panic has the same batch come again after a while, and after 16 in a row
 // the watch stops with a *FailStopError. A panic of parse stops it at once. After a crash a batch may come again.
 //
 // A lost watch is opened again from where it was. An expired, replaced or rewound log ends with an error that matches
@@ -73,7 +76,7 @@ func WatchApplied[T any](ctx context.Context, c WatchConfig, parse func(*kv.Upda
 		resume = c.Store.Cursor()
 	}
 	l := newLoop(loopConfig{
-		watcher: c.Watcher, scope: c.Scope, store: c.Store, resume: resume, sink: &applySink[T]{parse: parse, apply: apply},
+		watcher: c.Watcher, scope: c.Scope, store: c.Store, resume: resume, known: c.Known, sink: &applySink[T]{parse: parse, apply: apply},
 		machine: c.Batch.machineConfig(c.Store != nil), window: c.Batch.Window,
 		deadline: cmp.Or(c.ShutdownTimeout, DefaultShutdownTimeout), onApplied: c.OnApplied, events: c.Events, log: log,
 	})

@@ -388,10 +388,10 @@ func TestAppliedRefuses(t *testing.T) {
 	parse := func(*kv.Update) (int, bool) { return 0, true }
 	apply := func(context.Context, []int) error { return nil }
 	for want, c := range map[string]fold.WatchConfig{
-		"no watcher":         {},
-		"leave Resume out":   {Watcher: newLog(), Store: s, Resume: kv.CursorAt(1)},
-		"ShutdownTimeout is": {Watcher: newLog(), ShutdownTimeout: -1},
-		"Max is -1":          {Watcher: newLog(), Batch: fold.BatchOptions{Max: -1}},
+		"no watcher":                 {},
+		"leave Resume and Known out": {Watcher: newLog(), Store: s, Resume: kv.CursorAt(1)},
+		"ShutdownTimeout is":         {Watcher: newLog(), ShutdownTimeout: -1},
+		"Max is -1":                  {Watcher: newLog(), Batch: fold.BatchOptions{Max: -1}},
 	} {
 		if _, err := fold.WatchApplied(bounded(t), c, parse, apply); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q: %v", want, err)
@@ -408,4 +408,31 @@ func TestAppliedRefuses(t *testing.T) {
 	if cursor, err := fold.WatchApplied(ended, fold.WatchConfig{Watcher: newLog(), Logger: quiet}, parse, apply); err != nil || !cursor.IsNone() {
 		t.Errorf("a context that has ended: %v %v", cursor, err)
 	}
+}
+
+// TestAppliedKnowsItsLogAcrossRestarts: without a store, what OnApplied gave of the log tells a re-created bucket from
+// the one that the cursor came from, though it has grown past the cursor.
+func TestAppliedKnowsItsLogAcrossRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := newLog()
+		for i := range 3 {
+			log.Set("k", fmt.Sprint(i))
+		}
+		c := fold.WatchConfig{Watcher: log}
+		first := apply(c, nil)
+		first.seen()
+		checkEnd(t, first, c, 3, nil)
+		last := first.last
+		if last.Log.CreatedUnixNano == 0 || len(last.Log.Samples) == 0 {
+			t.Fatalf("applied without its log: %+v", last)
+		}
+		log.Recreate()
+		for i := range 9 {
+			log.Set("other", fmt.Sprint(i))
+		}
+		c.Resume, c.Known = last.Cursor, last.Log
+		a := apply(c, nil)
+		<-a.done
+		checkEnd(t, a, c, 3, fold.ErrLogReplaced)
+	})
 }

@@ -20,7 +20,8 @@ type openWatch struct {
 	requests chan machine.Receive // at most one is out
 	cancel   context.CancelFunc
 	closed   sync.Once
-	err      error // what ended the watch, told at the next request
+	err      error  // what ended the watch, told at the next request
+	told     uint64 // how far the machine knows the watch to be
 }
 
 // open opens a watch on a goroutine of its own and posts how that went.
@@ -36,7 +37,7 @@ func (l *loop) open(e machine.OpenWatch) {
 			return
 		}
 		ctx, cancel := context.WithCancel(l.ctx)
-		ow := &openWatch{w: w, after: e.After, requests: make(chan machine.Receive, 1), cancel: cancel}
+		ow := &openWatch{w: w, after: e.After, told: req.After.Revision(), requests: make(chan machine.Receive, 1), cancel: cancel}
 		if !l.post(event{in: machine.Opened{Head: w.Info().Last}, watch: ow}) {
 			ow.close()
 			return
@@ -106,10 +107,11 @@ func (l *loop) next(ctx context.Context, ow *openWatch, r machine.Receive) event
 		l.cfg.sink.prepare(seg, from)
 		l.more.Store(d.Pending)
 		enough := len(seg.updates) >= r.Max || s.Bytes >= r.MaxBytes || d.Pending == 0
-		if (len(seg.updates) > 0 || s.Frontier > 0) && (!r.Gather || enough) {
+		if (len(seg.updates) > 0 || s.Frontier > ow.told) && (!r.Gather || enough) {
 			break
 		}
 	}
+	ow.told = max(ow.told, s.High.Rank(), s.Frontier)
 	s.Updates, seg.bytes = len(seg.updates), s.Bytes
 	return event{in: machine.Received{Segment: s}, seg: seg}
 }

@@ -102,6 +102,9 @@ type RevError[K Key] struct {
 }
 
 func (e *RevError[K]) Error() string {
+	if e.At.seq == 0 {
+		return fmt.Sprintf("table %s: key %q: no revision given; use Create or Put", e.Table, KeyString(e.Key))
+	}
 	return fmt.Sprintf("table %s: key %q is to be written at revision %d of key %q", e.Table, KeyString(e.Key), e.At.seq, KeyString(e.At.key))
 }
 
@@ -258,7 +261,7 @@ func (w *Writer[K, V]) compiled() (*compiled, error) {
 		return nil, fmt.Errorf("write %s: no bucket", c.name)
 	}
 	if logical := cmp.Or(w.o.bucket, w.bucket.Name()); c.table.Bucket != logical {
-		return nil, &BucketError{What: "table " + c.name, Has: c.table.Bucket, Want: logical}
+		return nil, &BucketError{What: "table " + c.name, Has: c.table.Bucket, Want: logical, hint: hintTableOfWriter}
 	}
 	return c, nil
 }

@@ -68,7 +68,7 @@ func (e *ExpiredError) Is(target error) bool { return target == ErrCursorExpired
 
 // Hint says what a person can do.
 func (e *ExpiredError) Hint() string {
-	return "retention passed this node while it was away; repair the fold, or import a newer artifact"
+	return "the log moved on while this node was away; start an empty store directory, which reads the whole bucket, and keep messages for longer than nodes are away"
 }
 
 // LogChangedError: the bucket's log is not the one that the cursor came from. It matches ErrLogReplaced or
@@ -98,7 +98,7 @@ func (e *LogChangedError) Is(target error) bool {
 
 // Hint says what a person can do.
 func (e *LogChangedError) Hint() string {
-	return "the bucket was re-created, restored from a backup, or lost writes; reads still serve what was folded before"
+	return "the bucket was re-created, restored from a backup, or lost writes; reads still serve what was folded before; start an empty store directory to follow the bucket as it is now"
 }
 
 // UnsupportedError names the setting or the capability that is missing.

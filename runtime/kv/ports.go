@@ -70,7 +70,7 @@ type Delivery struct {
 	Pending uint64
 }
 
-// Watch is one consumer's generation. It is used by one goroutine, except Close.
+// Watch is one consumer's generation. It is used by one goroutine, except Close. Each call ends when its context does.
 type Watch interface {
 	// Info is the log as it was when the watch began; everything at or below Info().Last was there before it.
 	Info() LogInfo

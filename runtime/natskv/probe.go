@@ -135,9 +135,8 @@ func (w *watch) useClaim() error {
 		return nil
 	}
 	w.outEnd.pending = c.pending
-	// At the moment that the probe speaks of, delivered messages were out; what came since is newer than its head or
-	// was counted as pending.
-	f := protocol.Frontier{Head: c.head, Pending: c.pending, Delivered: c.delivered, Received: min(w.handed.received, c.delivered), Current: w.handed.rev}
+	// What was received beyond the probe's count is newer than its head, or was pending then, and then nothing moves.
+	f := protocol.Frontier{Head: c.head, Pending: c.pending, Delivered: c.delivered, Received: w.handed.received, Current: w.handed.rev}
 	if !protocol.FrontierMayAdvance(f) {
 		return nil
 	}

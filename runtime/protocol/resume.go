@@ -42,7 +42,8 @@ type Frontier struct {
 	Pending uint64
 	// Delivered is the consumer's own delivery count (the last consumer sequence that it handed out).
 	Delivered uint64
-	// Received is how many deliveries of this consumer the client has taken in, without a hole.
+	// Received is how many deliveries of this consumer the client has taken in, without a hole; what came after Delivered
+	// was read may be among them.
 	Received uint64
 	// Current is the frontier so far.
 	Current uint64
@@ -52,5 +53,5 @@ type Frontier struct {
 // so that a cursor may name Head though the last matching message is older: the head was read first, later nothing
 // was pending, and every delivery up to then has arrived. It never moves a frontier back.
 func FrontierMayAdvance(f Frontier) bool {
-	return f.Pending == 0 && f.Delivered == f.Received && f.Head > f.Current
+	return f.Pending == 0 && f.Received >= f.Delivered && f.Head > f.Current
 }

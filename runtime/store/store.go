@@ -13,8 +13,8 @@ import (
 // Sentinels; typed errors below match them.
 var (
 	ErrClosed = errors.New("store closed")
-	// ErrLocked: another process has the store open.
-	ErrLocked = errors.New("store locked by another process")
+	// ErrLocked: another process, or another place in this one, has the store open.
+	ErrLocked = errors.New("store is open already")
 	// ErrCorrupt: the files hold what no crash of this program leaves behind.
 	ErrCorrupt = errors.New("store corrupt")
 	// ErrFormat: the files are of a format or generation that this build does not read.

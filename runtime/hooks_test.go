@@ -14,6 +14,7 @@ import (
 	ft "github.com/typedfold/fold/internal/foldtest/gen/foldtest/v1/foldtestv1fold"
 	fold "github.com/typedfold/fold/runtime"
 	"github.com/typedfold/fold/runtime/kv"
+	"github.com/typedfold/fold/runtime/kv/kvtest"
 	"github.com/typedfold/fold/runtime/store"
 )
 
@@ -370,5 +371,47 @@ func TestCloseIsNoLoss(t *testing.T) {
 	tb.close(t)
 	if len(lost) > 0 {
 		t.Fatalf("Close told of %v", lost)
+	}
+}
+
+// TestCutAndBurst: a watch of a small bucket is lost, and every key is rewritten before the next one is there. On a log
+// that evicts nothing the fold goes on; on one that does, and at a cold start, it is an expiry.
+func TestCutAndBurst(t *testing.T) {
+	for _, evicts := range []bool{false, true} {
+		t.Run(fmt.Sprintf("evicts=%v", evicts), func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				log := kvtest.NewLog(kvtest.Options{Bucket: "test", Limits: kvtest.Limits{Evicts: evicts}})
+				setRoute(t, log, route("t", "a", "0"))
+				tb := start(t, log, openStore(t, backends[0], dir), startOptions{})
+				tb.hydrated(t)
+				cut := func() {
+					log.LoseWatches()
+					for i := range 50 {
+						setRoute(t, log, route("t", "a", fmt.Sprint(i)))
+					}
+				}
+				cut()
+				if evicts {
+					<-tb.f.Done()
+					if err := tb.f.Err(); !errors.Is(err, fold.ErrCursorExpired) {
+						t.Errorf("stopped with %v", err)
+					}
+					wantRoute(t, tb, "t", "a", "0")
+					tb.close(t)
+					return
+				}
+				tb.caughtUp(t, log)
+				wantRoute(t, tb, "t", "a", "49")
+				tb.close(t)
+				cut()
+				tb = start(t, log, openStore(t, backends[0], dir), startOptions{})
+				<-tb.f.Done()
+				if err := tb.f.Err(); !errors.Is(err, fold.ErrCursorExpired) {
+					t.Errorf("a cold start over a hole stopped with %v", err)
+				}
+				tb.close(t)
+			})
+		})
 	}
 }

@@ -80,7 +80,8 @@ type loop struct {
 	free    segmentPool
 	log     incarnation
 	flush   flushWork
-	lastErr error // why the watch was lost last
+	lastErr error     // why the watch was lost last
+	lostAt  time.Time // when the last watch ended, while there is none
 	head    uint64
 	more    atomic.Uint64 // the log's last word on what is still to come
 }
@@ -203,7 +204,7 @@ func (l *loop) take(ev event) machine.Input {
 	switch in := ev.in.(type) {
 	case machine.Opened:
 		l.watch = ev.watch
-		l.lastErr = nil
+		l.lastErr, l.lostAt = nil, time.Time{}
 		l.log.opened(ev.watch.w.Info())
 		l.head = max(l.head, in.Head)
 		if f := l.cfg.events.WatchOpened; f != nil {
@@ -213,6 +214,7 @@ func (l *loop) take(ev event) machine.Input {
 	case machine.OpenFailed:
 		l.lost("no watch", in.Err)
 	case machine.WatchEnded:
+		l.lostAt = time.Now()
 		l.lost("watch lost", in.Err)
 	case machine.Received:
 		l.nextSeg++

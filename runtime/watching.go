@@ -27,6 +27,9 @@ type openWatch struct {
 // open opens a watch on a goroutine of its own and posts how that went.
 func (l *loop) open(e machine.OpenWatch) {
 	req := kv.OpenRequest{Scope: l.cfg.scope, After: e.After, Known: l.log.get()}
+	if !l.lostAt.IsZero() {
+		req.Lost = max(time.Since(l.lostAt), 1)
+	}
 	if e.Relist {
 		req.After = kv.Cursor{}
 	}

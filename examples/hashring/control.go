@@ -23,6 +23,7 @@ func control(ctx context.Context, name string, args []string, stdout, stderr io.
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	nats.Flags(fs)
+	fs.Lookup("server").Usage = "NATS `URL` (required)"
 	timeout := fs.Duration("timeout", 10*time.Second, "how long the command may take")
 	weight := uint(1)
 	if name == "join" {

@@ -133,7 +133,9 @@ func explain(w io.Writer, addr, nats string) {
 		return
 	}
 	fmt.Fprintf(w, `
-An embedded NATS server is on %[1]s. Try:
+An embedded NATS server is on %[1]s
+
+Try:
 
   curl http://%[2]s/cdn                    # the members of ring cdn
   curl http://%[2]s/cdn/some/path.jpg      # whose request is it, and who is next

@@ -36,6 +36,7 @@ func control(ctx context.Context, name string, args []string, stdout, stderr io.
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	c.nats.Flags(fs)
+	fs.Lookup("server").Usage = "NATS `URL` (required)"
 	fs.DurationVar(&c.timeout, "timeout", 10*time.Second, "how long the command may take")
 	switch name {
 	case "put":

@@ -19,6 +19,7 @@ import (
 	"github.com/typedfold/fold/examples/routes/gen/routes/v1/routesv1fold"
 	"github.com/typedfold/fold/internal/natstest"
 	fold "github.com/typedfold/fold/runtime"
+	"github.com/typedfold/fold/runtime/store"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -286,7 +287,7 @@ func TestServeRefusesAFolderInUse(t *testing.T) {
 	dir := t.TempDir()
 	s := startServe(t, "--server", srv.URL(), "--data", dir)
 	err := run(t.Context(), []string{"serve", "--server", srv.URL(), "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data", dir}, io.Discard, io.Discard)
-	if err == nil || !strings.Contains(err.Error(), "locked") {
+	if err == nil || !errors.Is(err, store.ErrLocked) {
 		t.Errorf("error %v", err)
 	}
 	s.end(t)

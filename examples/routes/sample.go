@@ -60,7 +60,9 @@ func (s *sample) explain(w io.Writer, nats, front, admin string) {
 		return
 	}
 	fmt.Fprintf(w, `
-An embedded NATS server is on %[1]s. Try:
+An embedded NATS server is on %[1]s
+
+Try:
 
   curl -H 'Host: www.example.com' http://%[2]s/           # its own route
   curl -H 'Host: any.thing.example.com' http://%[2]s/     # the wildcard *.example.com

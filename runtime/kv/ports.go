@@ -57,6 +57,9 @@ type OpenRequest struct {
 	After Cursor
 	// Known is what the fold remembers of the log, checked before anything is delivered.
 	Known Incarnation
+	// Lost is how long ago the caller's last live watch of this log, which stood at After, ended; 0 when it had none in
+	// this process. See protocol.ReopenIsWhole.
+	Lost time.Duration
 }
 
 // Delivery is what one Next call took from a watch.

@@ -76,10 +76,9 @@ func (b *Bucket) open(ctx context.Context, req kv.OpenRequest, kind openKind) (_
 	if err != nil {
 		return nil, fmt.Errorf("check consumer: %w", asBucketError(b.name, err))
 	}
-	cursor := req.After.Revision()
-	whole := protocol.ConsumerStartsAt(cursor, state.Delivered.Stream) && protocol.ResumeWindowOK(cursor, after.State.FirstSeq)
-	if !w.relist && !whole && !gapIsYoung(after, w.lastNano) {
-		first := max(after.State.FirstSeq, state.Delivered.Stream+1)
+	// The consumer's start tells of a clamp that the stream's bounds may not show yet.
+	first := max(after.State.FirstSeq, state.Delivered.Stream+1)
+	if !w.relist && !resumeIsWhole(req, first, after) && !gapIsYoung(after, w.lastNano) {
 		return nil, &kv.ExpiredError{Bucket: b.name, Cursor: req.After, First: first}
 	}
 	w.mu.Lock()
@@ -121,11 +120,17 @@ func (b *Bucket) judge(ctx context.Context, req kv.OpenRequest, info *jetstream.
 	if req.After.IsNone() {
 		return answer, nil
 	}
-	whole := protocol.ResumeWindowOK(cursor, info.State.FirstSeq) || gapIsYoung(info, writtenNano(req.After))
+	whole := resumeIsWhole(req, info.State.FirstSeq, info) || gapIsYoung(info, writtenNano(req.After))
 	if _, ok := protocol.ResumeStart(cursor); !ok || !whole {
 		return 0, &kv.ExpiredError{Bucket: b.name, Cursor: req.After, First: info.State.FirstSeq}
 	}
 	return answer, nil
+}
+
+func resumeIsWhole(req kv.OpenRequest, first uint64, info *jetstream.StreamInfo) bool {
+	return protocol.ReopenIsWhole(protocol.Reopen{
+		Cursor: req.After.Revision(), First: first, Evicts: evictsCurrentValues(&info.Config), Lost: req.Lost.Nanoseconds(),
+	})
 }
 
 // writtenNano is the server's time of a cursor's message; 0 when it is not known.

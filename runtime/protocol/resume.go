@@ -21,6 +21,31 @@ func LiveGapIsExpiry(evicts bool, base, first uint64) bool {
 	return evicts && !ResumeWindowOK(base, first)
 }
 
+// ReopenGrace is how long after the end of a live watch, in nanoseconds, its successor is a continuation: 15 minutes,
+// half of the age below which NATS's purge of delete markers leaves them alone by default.
+const ReopenGrace = 15 * 60 * 1_000_000_000
+
+// Reopen is what is known when a watch that was lost is opened again.
+type Reopen struct {
+	Cursor uint64
+	// First is the log's first retained revision now.
+	First uint64
+	// Evicts: the log can evict current values.
+	Evicts bool
+	// Lost is how long ago a live watch of the same process stood at Cursor, in nanoseconds; 0 when there was none.
+	Lost int64
+}
+
+// ReopenIsWhole reports whether a watch after Cursor will deliver all that is missing. Besides the window rule it is so for
+// the successor of a live watch, within ReopenGrace, on a log that evicts nothing: what LiveGapIsExpiry says of a lag
+// holds for a cut. A cold start has only the window rule: it does not know what happened to the log meanwhile.
+func ReopenIsWhole(r Reopen) bool {
+	if ResumeWindowOK(r.Cursor, r.First) {
+		return true
+	}
+	return !r.Evicts && r.Lost > 0 && r.Lost <= ReopenGrace
+}
+
 // ResumeStart (resume_start_sequence) is the revision that a resume after cursor asks for; ok is false when there
 // is none, which never wraps to the start of the log.
 func ResumeStart(cursor uint64) (start uint64, ok bool) {

@@ -62,6 +62,23 @@ func TestLiveGapIsExpiry(t *testing.T) {
 	}
 }
 
+func TestReopenIsWhole(t *testing.T) {
+	for _, evicts := range []bool{false, true} {
+		for _, lost := range []int64{-1, 0, 1, ReopenGrace, ReopenGrace + 1} {
+			for cursor := range uint64(5) {
+				for first := range uint64(7) {
+					hole := first > 0 && first-1 > cursor
+					continues := !evicts && (lost == 1 || lost == ReopenGrace)
+					got := ReopenIsWhole(Reopen{Cursor: cursor, First: first, Evicts: evicts, Lost: lost})
+					if got != (!hole || continues) {
+						t.Errorf("evicts %v, lost %d, cursor %d, first %d: got %v", evicts, lost, cursor, first, got)
+					}
+				}
+			}
+		}
+	}
+}
+
 func whole(n uint64) *big.Int { return new(big.Int).SetUint64(n) }
 
 func TestResumeStart(t *testing.T) {

@@ -76,7 +76,9 @@ func (l *Log) judge(req kv.OpenRequest, info kv.LogInfo) error {
 	if req.After.IsNone() {
 		return nil
 	}
-	if _, ok := protocol.ResumeStart(cursor); !ok || !protocol.ResumeWindowOK(cursor, info.First) {
+	if _, ok := protocol.ResumeStart(cursor); !ok || !protocol.ReopenIsWhole(protocol.Reopen{
+		Cursor: cursor, First: info.First, Evicts: info.Retention.EvictsCurrentValues, Lost: req.Lost.Nanoseconds(),
+	}) {
 		return &kv.ExpiredError{Bucket: l.opts.Bucket, Cursor: req.After, First: info.First}
 	}
 	return nil

@@ -27,9 +27,9 @@ func (e *FileError) Unwrap() error { return e.kind }
 // Hint says what a person can do.
 func (e *FileError) Hint() string {
 	if e.kind == store.ErrFormat {
-		return "the file was written by another version, or is no fold at all: check the path, or import an artifact"
+		return "the file was written by another version, or is no fold at all: check the path, or start a new file, into which a fold reads the whole bucket"
 	}
-	return "keep the file for inspection and import the latest artifact; a new listing is complete only if the bucket never evicted a value"
+	return "keep the file for inspection and start a new one: a fold then reads the whole bucket, which is complete if the bucket never evicted a value"
 }
 
 func corrupt(path string, off int64, format string, args ...any) error {

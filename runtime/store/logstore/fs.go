@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // File is what the store needs of an open file.
@@ -80,6 +82,19 @@ func (osFS) IsDir(name string) (bool, error) {
 		return false, nil
 	}
 	return err == nil && i.IsDir(), err
+}
+
+// checkFolder refuses a directory that holds something else, such as another store, and no log.
+func checkFolder(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return ioError("read", dir, err)
+	}
+	ours := func(e fs.DirEntry) bool { return strings.HasPrefix(e.Name(), ExportName) }
+	if len(entries) == 0 || slices.ContainsFunc(entries, ours) {
+		return nil
+	}
+	return badFormat(dir, 0, "the directory has %s and no %s", entries[0].Name(), ExportName)
 }
 
 func (osFS) SyncDir(dir string) error {

@@ -73,6 +73,11 @@ func Open(path string, o Options) (*Store, error) {
 	if dir, err := o.FS.IsDir(path); err != nil {
 		return nil, ioError("open", path, err)
 	} else if dir {
+		if o.FS == (osFS{}) {
+			if err := checkFolder(path); err != nil {
+				return nil, err
+			}
+		}
 		path = filepath.Join(path, ExportName)
 	}
 	if o.FS == (osFS{}) {

@@ -33,7 +33,7 @@ var ErrNoOld = errors.New("old value not kept")
 
 // Old is the row's value before this event; false when it had none. In a hook it may be called until the hook
 // returns, and reads the store as it was before the batch, plus the batch so far. In a Watch it needs WithOld.
-func (e *Event[K, V]) Old() (V, bool, error) {
+func (e Event[K, V]) Old() (V, bool, error) {
 	if e.old == nil {
 		var zero V
 		return zero, false, ErrNoOld

@@ -126,16 +126,30 @@ func (s *Store) open() (err error) {
 	}
 	p.EnsureDefaults()
 	s.log.opening.Store(true)
+	// Pebble's Open waits for the compactions that it begins, which takes seconds where a hydrate ended in a hurry.
+	s.hydrating.Store(true)
 	if err := s.log.guard(func() (err error) { s.db, err = pebble.Open(s.path, p); return err }); err != nil {
 		return openError(err)
 	}
 	s.log.opening.Store(false)
+	if err := s.releaseCompactions(); err != nil {
+		return errors.Join(err, s.db.Close())
+	}
 	if err := s.recoverCursor(); err != nil {
 		return errors.Join(err, s.db.Close())
 	}
 	s.batch = s.db.NewBatchWithSize(0, pebble.WithMaxRetainedSizeBytes(batchRetained))
 	s.bulk.init(p, formatVersion.MaxTableFormat())
 	return nil
+}
+
+// releaseCompactions lets those begin that Open held back. Pebble looks for them when its tables change.
+func (s *Store) releaseCompactions() error {
+	s.hydrating.Store(false)
+	if s.db.Metrics().Levels[0].Sublevels <= 1 {
+		return nil
+	}
+	return s.log.guard(func() error { _, err := s.db.AsyncFlush(); return err })
 }
 
 // recoverCursor reads the cursor that the files hold. Pebble flushes what it replays before Open returns, so that all

@@ -26,7 +26,7 @@ type rowCounter struct {
 
 // load reads the number that the store keeps.
 func (c *rowCounter) load(g store.Getter) error {
-	b, err := getMeta(g, metaCount+c.table)
+	b, err := store.Meta(g, metaCount+c.table)
 	if err != nil || b == nil {
 		return err
 	}

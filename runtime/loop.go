@@ -124,7 +124,7 @@ func (l *loop) run() (kv.Cursor, error) {
 	known := l.cfg.known
 	if l.cfg.store != nil {
 		var err error
-		if known, err = loadIncarnation(l.cfg.store); err != nil {
+		if known, err = store.LogOf(l.cfg.store); err != nil {
 			return l.cfg.resume, err
 		}
 	}

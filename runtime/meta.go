@@ -13,8 +13,6 @@ import (
 
 // Names of the fold's own records in a store.
 const (
-	metaBucket = "bucket"
-	metaScope  = "scope"
 	metaSchema = "schema." // and the table's message
 )
 
@@ -31,13 +29,13 @@ func (e *ScopeError) Hint() string { return "start an empty store directory for 
 // checkStore refuses a store of another bucket, scope or schema, and notes what is new in it.
 func checkStore(ctx context.Context, s store.Store, bucket string, scope kv.Scope, tables []anyTable) error {
 	batch := store.Batch{}
-	err := checkMeta(s, &batch, metaBucket, bucket, func(stored string) error {
+	err := checkMeta(s, &batch, store.MetaBucket, bucket, func(stored string) error {
 		return &BucketError{What: "store " + s.Info().Path, Has: stored, Want: bucket, hint: hintStore}
 	})
 	if err != nil {
 		return err
 	}
-	err = checkMeta(s, &batch, metaScope, scope.String(), func(stored string) error {
+	err = checkMeta(s, &batch, store.MetaScope, scope.String(), func(stored string) error {
 		return &ScopeError{Path: s.Info().Path, Stored: stored, Want: scope.String()}
 	})
 	if err != nil {
@@ -64,7 +62,7 @@ func checkStore(ctx context.Context, s store.Store, bucket string, scope kv.Scop
 
 // checkMeta compares one record with what it must say, or adds it to the batch when the store has none.
 func checkMeta(s store.Store, batch *store.Batch, name, want string, refuse func(stored string) error) error {
-	stored, err := getMeta(s, name)
+	stored, err := store.Meta(s, name)
 	switch {
 	case err != nil:
 		return err

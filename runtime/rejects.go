@@ -28,7 +28,7 @@ type rejectedKeys struct {
 }
 
 func (r *rejectedKeys) load(g store.Getter) error {
-	b, err := getMeta(g, metaRejected)
+	b, err := store.Meta(g, metaRejected)
 	if err != nil || b == nil {
 		return err
 	}

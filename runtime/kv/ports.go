@@ -14,6 +14,13 @@ type Retention struct {
 	EvictsCurrentValues bool
 	// First is the first retained revision; 0 for a log that never held a message.
 	First uint64
+	// Unknown: the log can't say whether it evicts, so nothing is concluded from a key that is not listed.
+	Unknown bool
+}
+
+// Kernel is the retention as the decisions take it.
+func (r Retention) Kernel() protocol.Retention {
+	return protocol.Retention{Known: !r.Unknown, Evicts: r.EvictsCurrentValues, First: r.First}
 }
 
 // LogInfo is a log's identity and bounds, as its leader gave them.
@@ -30,23 +37,11 @@ type LogInfo struct {
 	// ServerTime is the server's clock at the answer; the zero time when it does not say.
 	ServerTime time.Time
 	Retention  Retention
+	// Markers are the settings that decide how long a delete marker stays.
+	Markers protocol.MarkerRules
 	// Identity is what an open could say of the log against its request's Known; only a watch's Info has it.
 	// LogUnknown owes an audit.
 	Identity protocol.LogAnswer
-}
-
-// Sample is one applied message that can be looked up again to tell one log from another.
-type Sample struct {
-	Revision uint64
-	UnixNano int64
-}
-
-// Incarnation is what a fold remembers of the log that its cursor belongs to.
-type Incarnation struct {
-	// CreatedUnixNano is the log's creation time; 0 is "nothing remembered".
-	CreatedUnixNano int64
-	// Samples are a few applied messages, newest last.
-	Samples []Sample
 }
 
 // OpenRequest asks for one watch.
@@ -100,6 +95,8 @@ type Watcher interface {
 type KeyVersion struct {
 	Key     string
 	Version Version
+	// Op is what the key's last message did: OpPut for a key that has a value.
+	Op Op
 }
 
 // Reader reads a bucket's current state from its leader.
@@ -111,6 +108,10 @@ type Reader interface {
 	Entry(ctx context.Context, key string) (Entry, error)
 	// Keys lists the keys in scope that have a value, in no order; at most one error, last.
 	Keys(ctx context.Context, scope Scope) iter.Seq2[KeyVersion, error]
+	// LastVersions lists the last message of each key in scope, tombstones too, without values and in no order; at most one
+	// error, last. It is complete: everything that the log held when it began, and still holds, is in it. A key that is
+	// written meanwhile may come again, with the later version later.
+	LastVersions(ctx context.Context, scope Scope) iter.Seq2[KeyVersion, error]
 	// Scan lists the entries in scope that have a value, in no order; at most one error, last.
 	Scan(ctx context.Context, scope Scope) iter.Seq2[Entry, error]
 }

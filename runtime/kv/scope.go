@@ -97,11 +97,39 @@ func (s Scope) Filters() (filters []string, exact bool) {
 	return filters, exact
 }
 
+// allText can't be a prefix of a key.
+const allText = ">"
+
+// String is the scope's text, which ParseScope reads: ">" for the whole bucket, else the prefixes joined by ",".
 func (s Scope) String() string {
 	if s.IsAll() {
-		return "all"
+		return allText
 	}
 	return strings.Join(s.prefixes, ",")
+}
+
+// ParseScope reads what String writes.
+func ParseScope(text string) (Scope, error) {
+	if text == allText {
+		return Scope{}, nil
+	}
+	return Prefixes(strings.Split(text, ",")...)
+}
+
+// Covers reports whether every key in other is in s as well.
+func (s Scope) Covers(other Scope) bool {
+	if s.IsAll() {
+		return true
+	}
+	if other.IsAll() {
+		return false
+	}
+	for _, p := range other.prefixes {
+		if !s.Contains(p) {
+			return false
+		}
+	}
+	return true
 }
 
 // ValidKey checks a key as NATS does: tokens of [-/_=a-zA-Z0-9] joined by single dots.

@@ -209,6 +209,13 @@ func (b *Bucket) logInfo(info *jetstream.StreamInfo) kv.LogInfo {
 			EvictsCurrentValues: evictsCurrentValues(&info.Config),
 			First:               info.State.FirstSeq,
 		},
+		Markers: protocol.MarkerRules{
+			Purge:      !info.Config.DenyPurge,
+			Delete:     !info.Config.DenyDelete,
+			Rollup:     info.Config.AllowRollup,
+			MessageTTL: info.Config.AllowMsgTTL,
+			MarkerTTL:  info.Config.SubjectDeleteMarkerTTL.Nanoseconds(),
+		},
 	}
 }
 

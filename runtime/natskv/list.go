@@ -18,10 +18,22 @@ const listStall = 30 * time.Second
 func (b *Bucket) Keys(ctx context.Context, scope kv.Scope) iter.Seq2[kv.KeyVersion, error] {
 	return func(yield func(kv.KeyVersion, error) bool) {
 		err := b.list(ctx, scope, openKeys, func(u *kv.Update) bool {
-			return yield(kv.KeyVersion{Key: u.Key, Version: u.Version}, nil)
+			return u.Op != kv.OpPut || yield(kv.KeyVersion{Key: u.Key, Version: u.Version, Op: u.Op}, nil)
 		})
 		if err != nil {
 			yield(kv.KeyVersion{}, fmt.Errorf("list keys: %w", err))
+		}
+	}
+}
+
+// LastVersions lists the last message of each key in scope, tombstones too, without values.
+func (b *Bucket) LastVersions(ctx context.Context, scope kv.Scope) iter.Seq2[kv.KeyVersion, error] {
+	return func(yield func(kv.KeyVersion, error) bool) {
+		err := b.list(ctx, scope, openKeys, func(u *kv.Update) bool {
+			return yield(kv.KeyVersion{Key: u.Key, Version: u.Version, Op: u.Op}, nil)
+		})
+		if err != nil {
+			yield(kv.KeyVersion{}, fmt.Errorf("list last versions: %w", err))
 		}
 	}
 }
@@ -31,7 +43,7 @@ func (b *Bucket) Keys(ctx context.Context, scope kv.Scope) iter.Seq2[kv.KeyVersi
 func (b *Bucket) Scan(ctx context.Context, scope kv.Scope) iter.Seq2[kv.Entry, error] {
 	return func(yield func(kv.Entry, error) bool) {
 		err := b.list(ctx, scope, openEntries, func(u *kv.Update) bool {
-			return yield(kv.Entry{Update: *u}, nil)
+			return u.Op != kv.OpPut || yield(kv.Entry{Update: *u}, nil)
 		})
 		if err != nil {
 			yield(kv.Entry{}, fmt.Errorf("scan: %w", err))
@@ -58,7 +70,7 @@ func (b *Bucket) list(ctx context.Context, scope kv.Scope, kind openKind, visit 
 		}
 		for i := range d.Updates {
 			u := &d.Updates[i]
-			if u.Op == kv.OpPut && !visit(u) {
+			if !visit(u) {
 				return nil
 			}
 			*u = kv.Update{}

@@ -45,7 +45,18 @@ func (l *Log) read(ctx context.Context, op, key string) (kv.Entry, error) {
 func (l *Log) Keys(ctx context.Context, scope kv.Scope) iter.Seq2[kv.KeyVersion, error] {
 	return func(yield func(kv.KeyVersion, error) bool) {
 		for e, err := range l.list(ctx, "keys", scope) {
-			if !yield(kv.KeyVersion{Key: e.Key, Version: e.Version}, err) {
+			if !yield(kv.KeyVersion{Key: e.Key, Version: e.Version, Op: e.Op}, err) {
+				return
+			}
+		}
+	}
+}
+
+// LastVersions lists the last message of each key in scope, as it is when iteration begins.
+func (l *Log) LastVersions(ctx context.Context, scope kv.Scope) iter.Seq2[kv.KeyVersion, error] {
+	return func(yield func(kv.KeyVersion, error) bool) {
+		for e, err := range l.listAll(ctx, "list last versions", scope) {
+			if !yield(kv.KeyVersion{Key: e.Key, Version: e.Version, Op: e.Op}, err) {
 				return
 			}
 		}
@@ -57,7 +68,18 @@ func (l *Log) Scan(ctx context.Context, scope kv.Scope) iter.Seq2[kv.Entry, erro
 	return l.list(ctx, "scan", scope)
 }
 
+// list lists the entries that have a value.
 func (l *Log) list(ctx context.Context, op string, scope kv.Scope) iter.Seq2[kv.Entry, error] {
+	return func(yield func(kv.Entry, error) bool) {
+		for e, err := range l.listAll(ctx, op, scope) {
+			if (err != nil || !e.IsTombstone()) && !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+func (l *Log) listAll(ctx context.Context, op string, scope kv.Scope) iter.Seq2[kv.Entry, error] {
 	return func(yield func(kv.Entry, error) bool) {
 		if _, err := l.enter(ctx, PointList, op); err != nil {
 			yield(kv.Entry{}, err)
@@ -81,9 +103,7 @@ func (l *Log) current(scope kv.Scope) []kv.Entry {
 	l.expire()
 	var out []kv.Entry
 	for _, rev := range l.currentRevisions(scope) {
-		if e := (kv.Entry{Update: l.msgs[rev-1].update}); !e.IsTombstone() {
-			out = append(out, e)
-		}
+		out = append(out, kv.Entry{Update: l.msgs[rev-1].update})
 	}
 	return out
 }

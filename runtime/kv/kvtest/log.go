@@ -26,6 +26,12 @@ type Limits struct {
 	// Evicts says that the settings can evict current values though none of the above is set: for tests that evict by
 	// hand (Log.EvictTo, Log.AgeOut).
 	Evicts bool
+	// Sealed says that nothing can take a delete marker out of the log's inside.
+	Sealed bool
+}
+
+func (s Limits) markers() protocol.MarkerRules {
+	return protocol.MarkerRules{Purge: !s.Sealed, Delete: !s.Sealed, Rollup: !s.Sealed, MessageTTL: s.AllowTTL || s.MarkerTTL > 0, MarkerTTL: int64(s.MarkerTTL)}
 }
 
 func (s Limits) evictsCurrentValues() bool {
@@ -149,6 +155,7 @@ func (l *Log) info() kv.LogInfo {
 		Subjects:   uint64(len(l.byKey)),
 		ServerTime: l.now(),
 		Retention:  kv.Retention{EvictsCurrentValues: l.limits.evictsCurrentValues(), First: l.first},
+		Markers:    l.limits.markers(),
 	}
 }
 

@@ -38,7 +38,7 @@ func (l *Log) Open(ctx context.Context, req kv.OpenRequest) (kv.Watch, error) {
 	l.expire()
 	info := l.info()
 	if !e.unchecked {
-		if err := l.judge(req, info); err != nil {
+		if info.Identity, err = l.judge(req, info); err != nil {
 			return nil, err
 		}
 	}
@@ -56,32 +56,33 @@ func (l *Log) Open(ctx context.Context, req kv.OpenRequest) (kv.Watch, error) {
 }
 
 // judge is what an adapter owes every open: JetStream itself refuses none of these.
-func (l *Log) judge(req kv.OpenRequest, info kv.LogInfo) error {
+func (l *Log) judge(req kv.OpenRequest, info kv.LogInfo) (protocol.LogAnswer, error) {
 	cursor := req.After.Revision()
 	if _, ok := req.After.Version.Uint64(); !ok && !req.After.IsNone() {
-		return &kv.UnsupportedError{Op: "open watch", Setting: "cursor", Detail: fmt.Sprintf("%v is not a stream revision", req.After)}
+		return 0, &kv.UnsupportedError{Op: "open watch", Setting: "cursor", Detail: fmt.Sprintf("%v is not a stream revision", req.After)}
 	}
 	seen := protocol.LogSeen{NotedCreated: req.Known.CreatedUnixNano, Created: l.created, Cursor: cursor, Last: info.Last}
 	for _, s := range req.Known.Samples {
 		seen.Samples = append(seen.Samples, l.find(s))
 	}
-	switch answer := protocol.LogIsSame(seen); answer {
+	answer := protocol.LogIsSame(seen)
+	switch answer {
 	case protocol.LogReplaced, protocol.LogRewound:
 		changed := &kv.LogChangedError{Bucket: l.opts.Bucket, Replaced: answer == protocol.LogReplaced, Cursor: req.After, Last: info.Last, Created: info.Created}
 		if n := req.Known.CreatedUnixNano; n != 0 {
 			changed.NotedCreated = time.Unix(0, n)
 		}
-		return changed
+		return answer, changed
 	}
 	if req.After.IsNone() {
-		return nil
+		return answer, nil
 	}
 	if _, ok := protocol.ResumeStart(cursor); !ok || !protocol.ReopenIsWhole(protocol.Reopen{
 		Cursor: cursor, First: info.First, Evicts: info.Retention.EvictsCurrentValues, Lost: req.Lost.Nanoseconds(),
 	}) {
-		return &kv.ExpiredError{Bucket: l.opts.Bucket, Cursor: req.After, First: info.First}
+		return answer, &kv.ExpiredError{Bucket: l.opts.Bucket, Cursor: req.After, First: info.First}
 	}
-	return nil
+	return answer, nil
 }
 
 func (l *Log) find(s kv.Sample) protocol.SampleFound {

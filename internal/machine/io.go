@@ -18,6 +18,10 @@ type Segment struct {
 	HighMillis uint64
 	// Frontier is the delivery's frontier; 0 when it had none.
 	Frontier uint64
+	// Owes says why the fold can't be sure of what it holds once this is in it.
+	Owes kv.Owes
+	// Alone: it is flushed by itself, after all that is before it.
+	Alone bool
 }
 
 // Flush is what goes through hooks and store together.
@@ -25,8 +29,9 @@ type Flush struct {
 	Segments []uint64
 	Updates  int
 	Bytes    int
-	// Cursor is what its commit moves the cursor to.
+	// Cursor is what its commit moves the cursor to, Owed the audit mark that stands beside it.
 	Cursor kv.Cursor
+	Owed   kv.Owed
 	// Bulk: the fold is hydrating, from far behind.
 	Bulk bool
 }
@@ -34,8 +39,26 @@ type Flush struct {
 // Input is something that happened.
 type Input interface{ isInput() }
 
-// Opened: the watch asked for is there; Head is the log's last revision when it began.
-type Opened struct{ Head uint64 }
+// Opened: the watch asked for is there.
+type Opened struct {
+	// Head is the log's last revision when it began, Backlog about how many updates are to come until then.
+	Head, Backlog uint64
+	// Evicted: the log can evict current values, and has.
+	Evicted bool
+	// Owes says why the fold can't be sure of what it holds when it has this watch's updates.
+	Owes kv.Owes
+}
+
+// RetentionRead: the log's settings were read again.
+type RetentionRead struct {
+	Evicted bool
+	// Owes is what follows from them, up to the log's last revision Head.
+	Owes kv.Owes
+	Head uint64
+}
+
+// Injected: a repair or an audit adds changes, which move no cursor. Its commit is reported like every other.
+type Injected struct{ Segment Segment }
 
 // End is how a watch, or the attempt to open one, came to its end.
 type End uint8
@@ -47,6 +70,8 @@ const (
 	EndExpired
 	// EndLogChanged: the log is not the one that the cursor came from.
 	EndLogChanged
+	// EndNoCursor: there is no cursor to begin after.
+	EndNoCursor
 )
 
 // OpenFailed: no watch came of the last OpenWatch.
@@ -76,11 +101,30 @@ type StoreDone struct {
 	Fatal bool
 }
 
-// Repaired answers Repair: watch on from Cursor, after a re-list where Relist says so, or stop with Err.
+// Repaired answers Repair: commit Cursor and Owed, then watch on from there, after a re-list where Relist says so; or
+// stop with Err.
 type Repaired struct {
 	Cursor kv.Cursor
+	Owed   kv.Owed
 	Relist bool
+	// NewLog: what is remembered of the log has changed, so there is something to commit in any case.
+	NewLog bool
 	Err    error
+}
+
+// RepairFailed answers Repair: another try may work.
+type RepairFailed struct{ Err error }
+
+// Audited answers Audit.
+type Audited struct {
+	// Before is the log's last revision when the audit began: what is owed up to there is settled.
+	Before uint64
+	// Unproven: no listing can settle it.
+	Unproven bool
+	// Contradiction: the log and the fold are not of one history.
+	Contradiction error
+	// Err: it did not come to its end; another follows.
+	Err error
 }
 
 // Timer names a timer.
@@ -90,6 +134,7 @@ const (
 	TimerOpen Timer = iota
 	TimerRetry
 	TimerWindow
+	TimerAudit
 )
 
 // TimerFired: an armed timer is over.
@@ -107,7 +152,11 @@ func (Received) isInput()       {}
 func (WatchEnded) isInput()     {}
 func (HooksDone) isInput()      {}
 func (StoreDone) isInput()      {}
+func (RetentionRead) isInput()  {}
+func (Injected) isInput()       {}
 func (Repaired) isInput()       {}
+func (RepairFailed) isInput()   {}
+func (Audited) isInput()        {}
 func (TimerFired) isInput()     {}
 func (Shutdown) isInput()       {}
 func (DeadlinePassed) isInput() {}
@@ -135,7 +184,7 @@ type Receive struct {
 // RunHooks: run the flush's hooks. Answered by HooksDone.
 type RunHooks struct{ Flush Flush }
 
-// ApplyStore: commit the flush and its cursor. Answered by StoreDone.
+// ApplyStore: commit the flush, its cursor and its mark. Answered by StoreDone.
 type ApplyStore struct{ Flush Flush }
 
 // Committed: the flush is done; Moved says that the cursor moved.
@@ -144,17 +193,30 @@ type Committed struct {
 	Moved bool
 }
 
-// Hydrated: for the first time the fold has all that the log held when its watch began.
-// Bulk says that it came there by bulk flushes, after which a store may want to settle.
-type Hydrated struct {
+// CaughtUp: the fold has all that the log held when the watch began.
+type CaughtUp struct {
 	Cursor kv.Cursor
-	Bulk   bool
+	// First: it has so for the first time, and is hydrated.
+	First bool
+	// Bulk: it came there by bulk flushes, after which a store may want to settle.
+	Bulk bool
+	// Relisted: the watch began with every current value.
+	Relisted bool
 }
 
-// Repair: the watch ended for good, and everything received is flushed. Answered by Repaired.
+// Repair: the watch ended for good, or there is no cursor to begin one after, and everything received is flushed.
+// Injected changes are committed under the cursor as it is. Answered by Repaired or RepairFailed.
 type Repair struct {
 	Committed kv.Cursor
+	Owed      kv.Owed
+	End       End
 	Err       error
+}
+
+// Audit: find out whether the fold holds what was deleted, beside what goes on. Answered by Audited.
+type Audit struct {
+	Committed kv.Cursor
+	Owed      kv.Owed
 }
 
 // Arm starts a timer; Attempt counts from 0 and makes it longer (Backoff).
@@ -175,8 +237,9 @@ func (Receive) isEffect()    {}
 func (RunHooks) isEffect()   {}
 func (ApplyStore) isEffect() {}
 func (Committed) isEffect()  {}
-func (Hydrated) isEffect()   {}
+func (CaughtUp) isEffect()   {}
 func (Repair) isEffect()     {}
+func (Audit) isEffect()      {}
 func (Arm) isEffect()        {}
 func (Stop) isEffect()       {}
 

@@ -30,7 +30,8 @@ type Config struct {
 	QueueUpdates, QueueBytes int
 	// MaxFailures is how many times in a row one flush's hooks or store apply may fail before the loop stops.
 	MaxFailures int
-	// CanRepair: a watch that ended for good goes to Repair; else the loop stops with its error.
+	// CanRepair: a watch that ended for good goes to Repair, as does a start without a cursor, and what is owed is
+	// audited. Else the loop stops with the watch's error. It needs a store.
 	CanRepair bool
 }
 
@@ -59,10 +60,15 @@ type M struct {
 
 	committed kv.Cursor // in the store, or, without one, hooks returned
 	seen      kv.Cursor // received: what a re-opened watch resumes after
-	head      uint64    // the log's end when the current watch began
+	memo      bool      // cursors carry SeenEvicting from now on
+	owed      kv.Owed   // with what was received; committed is in storedOwed
+	stored    kv.Owed
+	head      uint64 // the log's end when the current watch began
 	headKnown bool
-	hydrated  bool
-	bulk      bool // far behind, until hydrated
+	relisting bool // the current watch began with every current value
+	caughtUp  bool // with the current watch's head
+	hydrated  bool // it was so once
+	bulk      bool // far behind, until caught up
 
 	pending        []Segment
 	pendingUpdates int
@@ -77,7 +83,18 @@ type M struct {
 	failures   int
 	retryArmed bool
 
-	end error // why the watch ended for good; set until the queue is flushed
+	end       error // why the watch ended for good; set until the queue is flushed
+	endKind   End
+	repairing bool // a Repair is out
+	reopen    bool // a watch opens at seen once that is committed, and begins with a re-list if
+	relist    bool
+	newLog    bool  // what is remembered of the log is to be committed with it
+	stopWith  error // what a stop that waits for a commit stops with
+
+	auditing   bool // an Audit is out
+	auditArmed bool
+	auditDue   bool
+	unproven   bool // no audit settles what is owed
 }
 
 type stage uint8
@@ -88,10 +105,11 @@ const (
 	stageStore
 )
 
-// New is a machine that resumes after the given cursor, and its first effects.
-func New(cfg Config, resume kv.Cursor) (*M, []Effect) {
-	m := &M{cfg: cfg, committed: resume, seen: resume}
-	return m, []Effect{OpenWatch{After: resume}}
+// New is a machine that resumes after the given cursor, with the mark that was committed beside it, and its first
+// effects.
+func New(cfg Config, resume kv.Cursor, owed kv.Owed) (*M, []Effect) {
+	m := &M{cfg: cfg, committed: resume, seen: resume, memo: resume.SeenEvicting, owed: owed, stored: owed}
+	return m, m.begin(nil)
 }
 
 // Clone is an independent copy.
@@ -128,14 +146,26 @@ func (m *M) Step(in Input, out []Effect) []Effect {
 		m.received(in.Segment)
 	case WatchEnded:
 		m.receiving = false
-		out = append(out, CloseWatch{})
-		out = m.watchGone(in.End, in.Err, out)
+		if m.phase == PhaseWatching {
+			out = append(out, CloseWatch{})
+			out = m.watchGone(in.End, in.Err, out)
+		}
+	case RetentionRead:
+		m.retention(in.Evicted)
+		m.owed = m.owed.Add(in.Owes, in.Head)
+	case Injected:
+		m.enqueue(in.Segment)
 	case HooksDone:
 		out = m.hooksDone(in, out)
 	case StoreDone:
 		out = m.storeDone(in, out)
 	case Repaired:
 		out = m.repaired(in, out)
+	case RepairFailed:
+		m.repairing = false
+		out = m.watchGone(EndTransient, in.Err, out)
+	case Audited:
+		out = m.audited(in, out)
 	case TimerFired:
 		out = m.timer(in.Timer, out)
 	case Shutdown:
@@ -151,11 +181,11 @@ func (m *M) opened(in Opened, out []Effect) []Effect {
 		return append(out, CloseWatch{})
 	}
 	m.phase = PhaseWatching
-	m.head, m.headKnown = in.Head, true
-	if !m.hydrated && !m.cfg.Windowed {
-		m.bulk = in.Head >= m.committed.Revision()+uint64(m.cfg.BulkUpdates)
-	}
-	return m.noteHydrated(out)
+	m.head, m.headKnown, m.caughtUp = in.Head, true, false
+	m.retention(in.Evicted)
+	m.owed = m.owed.Add(in.Owes, in.Head)
+	m.bulk = !m.cfg.Windowed && in.Backlog >= uint64(m.cfg.BulkUpdates)
+	return m.noteCaughtUp(out)
 }
 
 // watchGone takes the end of a watch, or of the attempt to open one.
@@ -170,7 +200,7 @@ func (m *M) watchGone(end End, err error, out []Effect) []Effect {
 		return out
 	}
 	m.phase = PhaseRepairing
-	m.end = err
+	m.end, m.endKind = err, end
 	return out
 }
 
@@ -179,6 +209,11 @@ func (m *M) received(s Segment) {
 	m.openTries = 0
 	rev := protocol.NextCursor(protocol.CursorStep{Current: m.seen.Revision(), High: s.High.Rank(), Frontier: s.Frontier})
 	m.seen = moved(m.seen, rev, s)
+	m.owed = m.owed.Add(s.Owes, rev)
+	m.enqueue(s)
+}
+
+func (m *M) enqueue(s Segment) {
 	m.pending = append(m.pending, s)
 	m.pendingUpdates += s.Updates
 	m.pendingBytes += s.Bytes
@@ -236,34 +271,21 @@ func (m *M) failed(err error, fatal bool, out []Effect) []Effect {
 
 func (m *M) flushDone(out []Effect) []Effect {
 	moved := m.committed != m.flush.Cursor
-	m.committed = m.flush.Cursor
+	m.committed, m.stored = m.flush.Cursor, m.flush.Owed
 	m.failures = 0
 	m.stage = stageIdle
 	out = append(out, Committed{Flush: m.flush, Moved: moved})
 	m.flush = Flush{}
-	return m.noteHydrated(out)
+	return m.noteCaughtUp(out)
 }
 
-func (m *M) noteHydrated(out []Effect) []Effect {
-	if m.hydrated || !m.headKnown || !protocol.Hydrated(m.committed.Revision(), m.head) {
+func (m *M) noteCaughtUp(out []Effect) []Effect {
+	if m.caughtUp || !m.headKnown || !protocol.Hydrated(m.committed.Revision(), m.head) {
 		return out
 	}
-	bulk := m.bulk
-	m.hydrated, m.bulk = true, false
-	return append(out, Hydrated{Cursor: m.committed, Bulk: bulk})
-}
-
-func (m *M) repaired(in Repaired, out []Effect) []Effect {
-	if in.Err != nil {
-		return m.stop(in.Err, out)
-	}
-	m.end = nil
-	m.committed, m.seen = in.Cursor, in.Cursor
-	if m.phase == PhaseStopping {
-		return out
-	}
-	m.phase = PhaseOpening
-	return append(out, OpenWatch{After: in.Cursor, Relist: in.Relist})
+	out = append(out, CaughtUp{Cursor: m.committed, First: !m.hydrated, Bulk: m.bulk, Relisted: m.relisting})
+	m.caughtUp, m.hydrated, m.bulk = true, true, false
+	return out
 }
 
 func (m *M) timer(t Timer, out []Effect) []Effect {
@@ -271,10 +293,12 @@ func (m *M) timer(t Timer, out []Effect) []Effect {
 	case TimerOpen:
 		if m.phase == PhaseWaiting {
 			m.phase = PhaseOpening
-			out = append(out, OpenWatch{After: m.seen})
+			out = m.begin(out)
 		}
 	case TimerWindow:
 		m.windowArmed, m.windowOver = false, len(m.pending) > 0
+	case TimerAudit:
+		m.auditArmed, m.auditDue = false, true
 	case TimerRetry:
 		if !m.retryArmed {
 			break
@@ -310,22 +334,27 @@ func (m *M) proceed(out []Effect) []Effect {
 	if m.stage == stageIdle && m.shouldFlush() {
 		out = m.startFlush(out)
 	}
+	if m.stage == stageIdle && len(m.pending) == 0 {
+		out = m.settle(out)
+	}
 	if m.cfg.Windowed && len(m.pending) > 0 && !m.windowArmed && !m.windowOver && m.phase != PhaseStopping {
 		m.windowArmed = true
 		out = append(out, Arm{Timer: TimerWindow})
 	}
-	idle := m.stage == stageIdle && len(m.pending) == 0
+	idle := m.stage == stageIdle && len(m.pending) == 0 && !m.receiving
 	switch {
-	case m.phase == PhaseStopping && idle && !m.receiving:
-		return m.stop(nil, out)
+	case m.phase == PhaseStopping && idle:
+		return m.stop(m.stopWith, out)
 	case m.phase == PhaseRepairing && idle && m.end != nil:
 		err := m.end
 		m.end = nil
 		if !m.cfg.CanRepair {
 			return m.stop(err, out)
 		}
-		out = append(out, Repair{Committed: m.committed, Err: err})
+		m.repairing = true
+		out = append(out, Repair{Committed: m.committed, Owed: m.owed, End: m.endKind, Err: err})
 	}
+	out = m.audit(out)
 	if m.phase == PhaseWatching && !m.receiving && m.queueHasRoom() {
 		m.receiving = true
 		updates, bytes := m.limits()
@@ -361,10 +390,11 @@ func (m *M) queueHasRoom() bool {
 // startFlush takes from the queue, in order, what fits one flush; at least one segment.
 func (m *M) startFlush(out []Effect) []Effect {
 	updates, bytes := m.limits()
-	f := Flush{Cursor: m.committed, Bulk: m.bulk}
+	f := Flush{Cursor: m.committed, Owed: m.owed, Bulk: m.bulk}
+	f.Cursor.SeenEvicting = m.memo
 	n := 0
 	for _, s := range m.pending {
-		if n > 0 && (f.Updates+s.Updates > updates || f.Bytes+s.Bytes > bytes) {
+		if n > 0 && (s.Alone || m.pending[n-1].Alone || f.Updates+s.Updates > updates || f.Bytes+s.Bytes > bytes) {
 			break
 		}
 		n++

@@ -1,0 +1,109 @@
+package machine
+
+import (
+	"github.com/typedfold/fold/runtime/kv"
+	"github.com/typedfold/fold/runtime/protocol"
+)
+
+// Repairing reports whether a Repair is out.
+func (m *M) Repairing() bool { return m.repairing }
+
+// Owed is the audit mark that is committed, and whether no audit can settle it.
+func (m *M) Owed() (owed kv.Owed, unproven bool) { return m.stored, m.unproven && m.stored.Why != 0 }
+
+// begin opens a watch after what was received; without a cursor the repair is asked first.
+func (m *M) begin(out []Effect) []Effect {
+	if m.seen.IsNone() && m.cfg.CanRepair {
+		m.repairing = true
+		return append(out, Repair{Committed: m.committed, Owed: m.owed, End: EndNoCursor})
+	}
+	return m.openWatch(OpenWatch{After: m.seen}, out)
+}
+
+func (m *M) openWatch(w OpenWatch, out []Effect) []Effect {
+	m.relisting = w.Relist || w.After.IsNone()
+	return append(out, w)
+}
+
+// retention remembers for good that the log evicted current values.
+func (m *M) retention(evicted bool) {
+	m.memo = m.memo || evicted
+	m.seen.SeenEvicting = m.memo
+}
+
+// repaired takes what a repair came to, which is committed in one step before a watch opens there. Only here a cursor
+// may go back: to none, when the fold moves to another log.
+func (m *M) repaired(in Repaired, out []Effect) []Effect {
+	m.repairing = false
+	if m.phase == PhaseStopping {
+		return out
+	}
+	if in.Err != nil {
+		m.phase, m.stopWith = PhaseStopping, in.Err
+		return out
+	}
+	m.phase = PhaseOpening
+	m.headKnown = false
+	m.owed, m.unproven = in.Owed, false
+	m.seen = in.Cursor
+	m.retention(in.Cursor.SeenEvicting)
+	m.reopen, m.relist, m.newLog = true, in.Relist, in.NewLog
+	return out
+}
+
+// settle commits a cursor and a mark that are not, though there are no updates to go with them, and then opens the watch
+// that a repair asked for.
+func (m *M) settle(out []Effect) []Effect {
+	if m.reopen && m.phase != PhaseOpening {
+		m.reopen = false
+	}
+	want := m.committed
+	if m.reopen {
+		want = m.seen
+	}
+	want.SeenEvicting = m.memo
+	switch {
+	case want != m.committed || m.owed != m.stored || m.reopen && m.newLog:
+		m.newLog = false
+		m.flush, m.stage, m.failures = Flush{Cursor: want, Owed: m.owed}, stageStore, 0
+		if m.cfg.HasStore {
+			return append(out, ApplyStore{Flush: m.flush})
+		}
+		return m.flushDone(out)
+	case m.reopen:
+		m.reopen = false
+		return m.openWatch(OpenWatch{After: m.seen, Relist: m.relist}, out)
+	}
+	return out
+}
+
+func (m *M) audited(in Audited, out []Effect) []Effect {
+	m.auditing = false
+	switch {
+	case in.Contradiction != nil:
+		if m.phase == PhaseWatching {
+			out = append(out, CloseWatch{})
+			return m.watchGone(EndLogChanged, in.Contradiction, out)
+		}
+	case in.Unproven:
+		m.unproven = true
+	case in.Err == nil && protocol.AuditSettles(in.Before, m.owed.At):
+		m.owed = kv.Owed{}
+	}
+	return out
+}
+
+// audit arms the timer of an audit that is owed, and begins it when it is due.
+func (m *M) audit(out []Effect) []Effect {
+	wanted := m.cfg.CanRepair && m.stored.Why != 0 && !m.unproven && m.phase == PhaseWatching && m.caughtUp
+	switch {
+	case !wanted || m.auditing || m.auditArmed:
+	case m.auditDue:
+		m.auditing, m.auditDue = true, false
+		out = append(out, Audit{Committed: m.committed, Owed: m.stored})
+	default:
+		m.auditArmed = true
+		out = append(out, Arm{Timer: TimerAudit})
+	}
+	return out
+}

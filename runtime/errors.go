@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/typedfold/fold/runtime/kv"
+	"github.com/typedfold/fold/runtime/repair"
 )
 
 // Sentinels for the branches that callers take; typed errors that match them carry the numbers.
@@ -16,6 +17,8 @@ var (
 	ErrLogReplaced = kv.ErrLogReplaced
 	// ErrLogRewound: the bucket's log lost its end.
 	ErrLogRewound = kv.ErrLogRewound
+	// ErrRepairRefused: what ended the watch can't be repaired safely; the error says what is missing.
+	ErrRepairRefused = repair.ErrRefused
 	// ErrStopped: the fold has stopped; reads still serve what it holds until Close.
 	ErrStopped = errors.New("fold stopped")
 	// ErrSchemaChanged: the store holds rows of another schema.

@@ -40,11 +40,15 @@ type loopView struct {
 	head      uint64
 	pending   uint64
 	watchErr  error
+	owed      kv.Owed
+	unproven  bool
+	report    *RepairReport
+	audit     *RepairReport
 	since     time.Time // when state began
 	lastApply time.Time
 }
 
-func (f *Fold) begin(w kv.Watcher) {
+func (f *Fold) begin(b kv.Bucket) {
 	f.hydrated, f.ended, f.moved = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	resume := f.store.Cursor()
 	f.view = loopView{state: StateOpening, committed: resume, since: time.Now()}
@@ -58,7 +62,7 @@ func (f *Fold) begin(w kv.Watcher) {
 		}
 	}
 	f.loop = newLoop(loopConfig{
-		watcher: w, scope: f.o.Scope, store: f.store, resume: resume, sink: f.sink,
+		watcher: b, reader: b, repair: f.o.Repair, scope: f.o.Scope, store: f.store, resume: resume, sink: f.sink,
 		machine: f.o.Batch.machineConfig(true), window: f.o.Batch.Window, deadline: f.o.ShutdownTimeout,
 		onApplied: f.o.OnApplied, events: events, log: f.o.Logger.With("bucket", f.bucket), onStep: f.stepped,
 	})
@@ -91,7 +95,8 @@ func (f *Fold) stepped(l *loop) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	v := loopView{state: stateOf(l.m.Phase(), l.m.Hydrated(), l.lastErr), committed: l.m.Committed(), failures: l.m.Failures(), head: l.head, pending: l.more.Load(),
-		watchErr: l.lastErr, since: f.view.since, lastApply: f.view.lastApply}
+		watchErr: l.lastErr, since: f.view.since, lastApply: f.view.lastApply, report: l.mending.report, audit: l.mending.auditReport}
+	v.owed, v.unproven = l.m.Owed()
 	if v.state != f.view.state {
 		v.since = time.Now()
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/typedfold/fold/internal/machine"
 	"github.com/typedfold/fold/runtime/kv"
+	"github.com/typedfold/fold/runtime/repair"
 	"github.com/typedfold/fold/runtime/store"
 )
 
@@ -39,6 +40,7 @@ type segment struct {
 	rejected  []rejectedUpdate // in order of their place
 	unmatched []int32          // places of keys of no table
 	parsed    any
+	injected  *injection
 }
 
 // loopConfig is what a loop needs; store may be nil.
@@ -49,6 +51,8 @@ type loopConfig struct {
 	resume    kv.Cursor
 	known     kv.Incarnation // without a store
 	sink      sink
+	reader    repair.Log // nil without repairs
+	repair    repair.Options
 	machine   machine.Config
 	window    time.Duration
 	deadline  time.Duration
@@ -79,6 +83,8 @@ type loop struct {
 	nextSeg uint64
 	free    segmentPool
 	log     incarnation
+	mending mending
+	applied progress
 	flush   flushWork
 	lastErr error     // why the watch was lost last
 	lostAt  time.Time // when the last watch ended, while there is none
@@ -91,6 +97,10 @@ type event struct {
 	in    machine.Input
 	seg   *segment
 	watch *openWatch
+
+	report *repair.Report  // of a repair or an audit that has ended
+	known  *kv.Incarnation // with Repaired
+	audit  uint64          // which audit injected this; 0 is the repair
 }
 
 // flushWork is the flush in progress.
@@ -98,6 +108,7 @@ type flushWork struct {
 	segs         []*segment
 	merged       []kv.Update
 	ops          []store.Op
+	owed         kv.Owed // in the store
 	hooks, store time.Duration
 }
 
@@ -111,6 +122,7 @@ func newLoop(cfg loopConfig) *loop {
 		idle:  make(chan struct{}),
 		segs:  map[uint64]*segment{},
 	}
+	l.cfg.machine.CanRepair = cfg.canRepair()
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
@@ -127,9 +139,14 @@ func (l *loop) run() (kv.Cursor, error) {
 		if known, err = store.LogOf(l.cfg.store); err != nil {
 			return l.cfg.resume, err
 		}
+		if l.flush.owed, err = store.OwedOf(l.cfg.store); err != nil {
+			return l.cfg.resume, err
+		}
 	}
 	l.log.set(known)
+	l.applied.set(l.cfg.resume.Revision())
 	go l.worker()
+	l.beginMending()
 	cursor, err := l.steps()
 	l.cancel()
 	close(l.work)
@@ -138,7 +155,7 @@ func (l *loop) run() (kv.Cursor, error) {
 }
 
 func (l *loop) steps() (kv.Cursor, error) {
-	m, effects := machine.New(l.cfg.machine, l.cfg.resume)
+	m, effects := machine.New(l.cfg.machine, l.cfg.resume, l.flush.owed)
 	l.m = m
 	quit := l.quit
 	var deadline <-chan time.Time
@@ -155,7 +172,9 @@ func (l *loop) steps() (kv.Cursor, error) {
 		effects = effects[:0]
 		select {
 		case ev := <-l.inbox:
-			effects = m.Step(l.take(ev), effects)
+			if in, ok := l.take(ev); ok {
+				effects = m.Step(in, effects)
+			}
 		case <-quit:
 			quit = nil
 			t := time.NewTimer(l.cfg.deadline)
@@ -200,12 +219,13 @@ func endsWithin(done <-chan struct{}, d time.Duration) bool {
 }
 
 // take registers what came with an event, and gives the machine its part.
-func (l *loop) take(ev event) machine.Input {
+func (l *loop) take(ev event) (_ machine.Input, ok bool) {
 	switch in := ev.in.(type) {
 	case machine.Opened:
 		l.watch = ev.watch
 		l.lastErr, l.lostAt = nil, time.Time{}
 		l.log.opened(ev.watch.w.Info())
+		l.mending.markers.Store(new(ev.watch.w.Info().Markers))
 		l.head = max(l.head, in.Head)
 		if f := l.cfg.events.WatchOpened; f != nil {
 			f(ev.watch.after, in.Head)
@@ -217,17 +237,35 @@ func (l *loop) take(ev event) machine.Input {
 		l.lostAt = time.Now()
 		l.lost("watch lost", in.Err)
 	case machine.Received:
-		l.nextSeg++
-		in.Segment.ID = l.nextSeg
-		l.segs[l.nextSeg] = ev.seg
+		in.Segment.ID = l.register(ev.seg)
 		l.head = max(l.head, in.Segment.High.Rank(), in.Segment.Frontier)
-		return in
+		return in, true
+	case machine.Injected:
+		if ev.audit != 0 && ev.audit != l.mending.audit {
+			ev.seg.injected.end(errAuditOver)
+			return nil, false
+		}
+		in.Segment.ID = l.register(ev.seg)
+		return in, true
+	case machine.Repaired:
+		l.repaired(in, ev)
+	case machine.RepairFailed:
+		l.lastErr = in.Err
+		l.cfg.log.Warn("fold: repair failed, another try follows", "err", in.Err)
+	case machine.Audited:
+		l.audited(in, ev)
 	case machine.HooksDone:
 		l.flushFailed(in.Err)
 	case machine.StoreDone:
 		l.flushFailed(in.Err)
 	}
-	return ev.in
+	return ev.in, true
+}
+
+func (l *loop) register(s *segment) uint64 {
+	l.nextSeg++
+	l.segs[l.nextSeg] = s
+	return l.nextSeg
 }
 
 func (l *loop) lost(what string, err error) {
@@ -267,19 +305,30 @@ func (l *loop) do(e machine.Effect) {
 		l.submit(func() machine.Input { return l.applyStore(e.Flush) })
 	case machine.Committed:
 		l.flushCommitted(e)
-	case machine.Hydrated:
+	case machine.CaughtUp:
+		l.caughtUp(e)
+	case machine.Arm:
+		l.arm(e)
+	case machine.Repair:
+		l.startRepair(e)
+	case machine.Audit:
+		l.startAudit(e)
+	}
+}
+
+func (l *loop) caughtUp(e machine.CaughtUp) {
+	if e.First {
 		l.cfg.log.Info("fold: hydrated", "cursor", e.Cursor.String())
 		if f := l.cfg.events.Hydrated; f != nil {
 			f(e.Cursor)
 		}
-		if e.Bulk && l.cfg.store != nil {
-			l.wg.Go(l.settle)
-		}
-	case machine.Arm:
-		l.arm(e)
-	case machine.Repair:
-		// Nothing repairs a cursor here: the loop is told so, and stops with the watch's own error.
-		l.post(event{in: machine.Repaired{Err: e.Err}})
+	}
+	if e.Bulk && l.cfg.store != nil {
+		l.wg.Go(l.settle)
+	}
+	if e.Relisted {
+		// What retention took between the re-list's beginning and now was not delivered.
+		l.wg.Go(func() { l.readRetention(true) })
 	}
 }
 
@@ -295,7 +344,12 @@ func (l *loop) settle() {
 
 func (l *loop) arm(a machine.Arm) {
 	d := l.cfg.window
-	if a.Timer != machine.TimerWindow {
+	switch a.Timer {
+	case machine.TimerAudit:
+		if d = l.auditPause(); d < 0 {
+			return
+		}
+	case machine.TimerOpen, machine.TimerRetry:
 		d = machine.Backoff(a.Attempt)
 		d += time.Duration(rand.Int64N(int64(d)/2 + 1))
 	}
@@ -343,7 +397,10 @@ func (l *loop) startFlush(f machine.Flush) {
 
 func (l *loop) runHooks() (in machine.Input) {
 	began := time.Now()
-	err := l.cfg.sink.hooks(l.ctx, l.flush.segs)
+	err := l.prepareInjected()
+	if err == nil {
+		err = l.cfg.sink.hooks(l.ctx, l.flush.segs)
+	}
 	l.flush.hooks += time.Since(began)
 	var halt *HaltError
 	return machine.HooksDone{Err: err, Fatal: errors.As(err, &halt) || errors.Is(err, errParsePanicked)}
@@ -359,8 +416,12 @@ func (l *loop) applyStore(f machine.Flush) machine.Input {
 var errPanicked = errors.New("panicked")
 
 func (l *loop) apply(f machine.Flush) (err error) {
-	b := store.Batch{Updates: l.flush.segs[0].updates, Bulk: f.Bulk}
-	if len(l.flush.segs) > 1 {
+	b := store.Batch{Bulk: f.Bulk}
+	switch len(l.flush.segs) {
+	case 0: // a cursor alone
+	case 1:
+		b.Updates = l.flush.segs[0].updates
+	default:
 		l.flush.merged = l.flush.merged[:0]
 		for _, s := range l.flush.segs {
 			l.flush.merged = append(l.flush.merged, s.updates...)
@@ -368,6 +429,9 @@ func (l *loop) apply(f machine.Flush) (err error) {
 		b.Updates = l.flush.merged
 	}
 	ops := l.log.appendOps(l.flush.ops[:0], b.Updates)
+	if f.Owed != l.flush.owed {
+		ops = append(ops, store.Op{Key: store.MetaKey(store.MetaOwed), Value: f.Owed.AppendBytes(nil)})
+	}
 	defer func() { l.cfg.sink.applied(err) }()
 	defer func() {
 		if p := recover(); p != nil {
@@ -381,6 +445,7 @@ func (l *loop) apply(f machine.Flush) (err error) {
 	if err := l.cfg.store.Apply(l.ctx, &b, f.Cursor); err != nil {
 		return fmt.Errorf("store apply: %w", err)
 	}
+	l.flush.owed = f.Owed
 	return nil
 }
 
@@ -405,10 +470,12 @@ func (l *loop) flushCommitted(c machine.Committed) {
 	if f := l.cfg.events.Flushed; f != nil && (c.Moved || c.Flush.Updates > 0) {
 		f(Flushed{Updates: c.Flush.Updates, Bytes: c.Flush.Bytes, Cursor: c.Flush.Cursor, Hooks: w.hooks, Store: w.store})
 	}
+	l.applied.set(c.Flush.Cursor.Revision())
 	for _, s := range w.segs {
+		s.injected.end(nil)
 		l.free.put(s)
 	}
 	clear(w.merged)
 	clear(w.ops)
-	*w = flushWork{segs: w.segs[:0], merged: w.merged[:0], ops: w.ops[:0]}
+	*w = flushWork{segs: w.segs[:0], merged: w.merged[:0], ops: w.ops[:0], owed: w.owed}
 }

@@ -91,7 +91,10 @@ type Options struct {
 	Bucket string
 	// Scope narrows what is followed; default the whole bucket. A table whose keys all lie outside of it is refused.
 	Scope kv.Scope
-	Batch BatchOptions
+	// Repair says what the fold does when its cursor is no resume position any more. By default it re-lists a bucket that
+	// keeps its values, and stops on any other, and on one that was re-created, with reads still served.
+	Repair RepairOptions
+	Batch  BatchOptions
 	// OnApplied is told of each commit that moved the cursor, on the fold's own goroutine: it must not block for long, and
 	// not call Close.
 	OnApplied func(Applied)
@@ -108,6 +111,9 @@ type Options struct {
 func (o Options) Validate() error {
 	if o.ShutdownTimeout < 0 {
 		return fmt.Errorf("option ShutdownTimeout is %v; it is at least 0, and 0 is the default", o.ShutdownTimeout)
+	}
+	if err := o.Repair.Validate(); err != nil {
+		return fmt.Errorf("option Repair: %w", err)
 	}
 	return o.Batch.Validate()
 }
@@ -138,6 +144,12 @@ type Events struct {
 	FlushFailed func(err error, failures int)
 	// Hydrated: for the first time the fold has all that the log held when its watch began.
 	Hydrated func(Cursor)
+	// RepairStarted: the cursor is no resume position any more, for this reason, and a repair begins.
+	RepairStarted func(reason error)
+	// RepairDone and AuditDone: a repair or an audit that had something to decide has ended, well or not. The report is
+	// shared: don't change it.
+	RepairDone func(*RepairReport)
+	AuditDone  func(*RepairReport)
 	// Rejected: a table refused an update.
 	Rejected func(*Rejection)
 	// Stopped: the fold has stopped; err is nil after Close.

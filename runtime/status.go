@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/typedfold/fold/internal/machine"
+	"github.com/typedfold/fold/runtime/protocol"
 )
 
 // State is what a fold is doing.
@@ -19,6 +20,8 @@ const (
 	StateHydrating State = "hydrating"
 	// StateLive: caught up once, and watching.
 	StateLive State = "live"
+	// StateRepairing: the cursor is no resume position any more, and is being repaired. Reads serve what is there.
+	StateRepairing State = "repairing"
 	// StateWaiting: the server is away or the watch was lost; another try follows. Reads serve what is there.
 	StateWaiting State = "waiting"
 	// StateStopping: closing.
@@ -50,6 +53,15 @@ type Status struct {
 	Unmatched map[string]uint64 `json:"unmatched,omitempty"`
 	// Failures is how many times in a row the current batch has failed.
 	Failures int `json:"failures"`
+	// Owed says why the fold can't be sure of what it holds, until an audit has found out: "identity", "markers",
+	// "listing", joined by "+". With Unproven no audit can, and only a restore from an artifact does.
+	Owed     string `json:"owed,omitempty"`
+	Unproven bool   `json:"unproven,omitempty"`
+	// Markers is how far the bucket can be trusted to deliver each delete: "sealed", "long-lived" or "unsealed".
+	Markers string `json:"markers,omitempty"`
+	// Repair and Audit are the last ones that had something to decide.
+	Repair *RepairReport `json:"repair,omitempty"`
+	Audit  *RepairReport `json:"audit,omitempty"`
 	// WatchError is why there is no watch, Error why the fold stopped.
 	WatchError string      `json:"watch_error,omitempty"`
 	Error      string      `json:"error,omitempty"`
@@ -74,8 +86,14 @@ func (f *Fold) Status() Status {
 	s := Status{
 		Bucket: f.bucket, State: v.state, Since: v.since,
 		Applied: v.committed.Revision(), Durable: min(f.store.Durable().Revision(), v.committed.Revision()), Head: max(v.head, v.committed.Revision()),
-		Pending: v.pending, Hydrated: f.sink.hydrated.Load(), LastApply: v.lastApply, Failures: v.failures,
+		Pending: v.pending, Hydrated: f.sink.hydrated.Load(), LastApply: v.lastApply, Failures: v.failures, Repair: v.report, Audit: v.audit,
 		Store: StoreStatus{Backend: info.Backend, Format: info.Format, Path: info.Path, DiskBytes: stats.DiskBytes, MemoryBytes: stats.MemoryBytes},
+	}
+	if v.owed.Why != 0 {
+		s.Owed, s.Unproven = v.owed.Why.String(), v.unproven
+	}
+	if r := f.loop.mending.markers.Load(); r != nil {
+		s.Markers = protocol.MarkersCanVanish(*r, 0).String()
 	}
 	if v.watchErr != nil {
 		s.WatchError = v.watchErr.Error()
@@ -103,6 +121,8 @@ func stateOf(p machine.Phase, hydrated bool, watchErr error) State {
 		return StateOpening
 	case machine.PhaseWaiting:
 		return StateWaiting
+	case machine.PhaseRepairing:
+		return StateRepairing
 	case machine.PhaseStopping:
 		return StateStopping
 	case machine.PhaseStopped:

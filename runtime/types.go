@@ -7,6 +7,7 @@ import (
 
 	"github.com/typedfold/fold/internal/machine"
 	"github.com/typedfold/fold/runtime/kv"
+	"github.com/typedfold/fold/runtime/repair"
 	"github.com/typedfold/fold/runtime/store"
 )
 
@@ -39,10 +40,26 @@ type (
 	ExpiredError = kv.ExpiredError
 	// LogChangedError is a log that is not the one the cursor came from; it matches ErrLogReplaced or ErrLogRewound.
 	LogChangedError = kv.LogChangedError
+	// RepairOptions shape the repair of a cursor that is no resume position any more.
+	RepairOptions = repair.Options
+	// RepairLog is what a repair asks the bucket; every Bucket is one.
+	RepairLog = repair.Log
+	// RepairReport is what one repair or audit saw, decided and did.
+	RepairReport = repair.Report
+	// RefusedError is a repair that could not be proved safe; it matches ErrRepairRefused and what ended the watch.
+	RefusedError = repair.RefusedError
 	// FailStopError ends a fold whose hooks or store failed too many times in a row.
 	FailStopError = machine.FailStopError
 	// ShutdownError is a Close whose last flush did not finish before the deadline.
 	ShutdownError = machine.ShutdownError
+)
+
+// What a fold may do when its cursor is no resume position any more (RepairOptions.Mode).
+const (
+	RepairAuto    = repair.Auto
+	RepairRelist  = repair.Relist
+	RepairRestore = repair.Restore
+	RepairOff     = repair.Off
 )
 
 const (

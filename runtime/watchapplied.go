@@ -22,6 +22,10 @@ type WatchConfig struct {
 	// Store, when there is one, gets every raw update and the cursor, in one atomic commit a batch. Its own cursor is
 	// then the one to resume from, and Resume must be none. The caller closes it.
 	Store store.Store
+	// Reader, with a Store, lets a cursor that is no resume position any more be repaired as Repair says; a kv.Bucket is
+	// one. Without it the watch ends with ErrCursorExpired, ErrLogReplaced or ErrLogRewound.
+	Reader RepairLog
+	Repair RepairOptions
 	// Resume is the cursor to resume after, when there is no store; none begins with every current value.
 	Resume Cursor
 	// Known is what is remembered of the log that Resume belongs to: the Applied.Log that came with it. Without it a
@@ -44,8 +48,13 @@ func (c WatchConfig) Validate() error {
 		return errors.New("watch applied: no watcher")
 	case c.Store != nil && (!c.Resume.IsNone() || c.Known.CreatedUnixNano != 0):
 		return errors.New("watch applied: with a store, the store's cursor is what to resume from; leave Resume and Known out")
+	case c.Reader != nil && c.Store == nil:
+		return errors.New("watch applied: a repair compares the bucket with a store, and there is none")
 	case c.ShutdownTimeout < 0:
 		return fmt.Errorf("watch applied: ShutdownTimeout is %v; it is at least 0", c.ShutdownTimeout)
+	}
+	if err := c.Repair.Validate(); err != nil {
+		return fmt.Errorf("watch applied: %w", err)
 	}
 	return c.Batch.Validate()
 }
@@ -56,8 +65,10 @@ func (c WatchConfig) Validate() error {
 // each batch in revision order, in a slice that is its own until it returns; an error or a panic has the same batch come again after a while, and after 16 in a row
 // the watch stops with a *FailStopError. A panic of parse stops it at once. After a crash a batch may come again.
 //
-// A lost watch is opened again from where it was. An expired, replaced or rewound log ends with an error that matches
-// ErrCursorExpired, ErrLogReplaced or ErrLogRewound, with everything received applied. When ctx ends, what was
+// A lost watch is opened again from where it was. An expired, replaced or rewound log is repaired where WatchConfig.Reader
+// and Repair allow it, and otherwise ends with an error that matches ErrCursorExpired, ErrLogReplaced or ErrLogRewound,
+// with everything received applied. The deletes that a repair found come to parse and apply like all others, with
+// ReasonRepair and an unknown version. When ctx ends, what was
 // received is applied and committed within ShutdownTimeout, and the error is nil, or a *ShutdownError. The cursor is
 // the last one committed.
 func WatchApplied[T any](ctx context.Context, c WatchConfig, parse func(*kv.Update) (T, bool), apply func(context.Context, []T) error) (Cursor, error) {
@@ -77,6 +88,7 @@ func WatchApplied[T any](ctx context.Context, c WatchConfig, parse func(*kv.Upda
 	}
 	l := newLoop(loopConfig{
 		watcher: c.Watcher, scope: c.Scope, store: c.Store, resume: resume, known: c.Known, sink: &applySink[T]{parse: parse, apply: apply},
+		reader: c.Reader, repair: c.Repair,
 		machine: c.Batch.machineConfig(c.Store != nil), window: c.Batch.Window,
 		deadline: cmp.Or(c.ShutdownTimeout, DefaultShutdownTimeout), onApplied: c.OnApplied, events: c.Events, log: log,
 	})

@@ -22,6 +22,7 @@ type openWatch struct {
 	closed   sync.Once
 	err      error  // what ended the watch, told at the next request
 	told     uint64 // how far the machine knows the watch to be
+	gaps     gaps
 }
 
 // open opens a watch on a goroutine of its own and posts how that went.
@@ -33,6 +34,7 @@ func (l *loop) open(e machine.OpenWatch) {
 	if e.Relist {
 		req.After = kv.Cursor{}
 	}
+	relist := req.After.IsNone()
 	l.wg.Go(func() {
 		w, err := l.cfg.watcher.Open(l.ctx, req)
 		if err != nil {
@@ -41,7 +43,8 @@ func (l *loop) open(e machine.OpenWatch) {
 		}
 		ctx, cancel := context.WithCancel(l.ctx)
 		ow := &openWatch{w: w, after: e.After, told: req.After.Revision(), requests: make(chan machine.Receive, 1), cancel: cancel}
-		if !l.post(event{in: machine.Opened{Head: w.Info().Last}, watch: ow}) {
+		ow.gaps = newGaps(req, w.Info(), l.mending.markersNow)
+		if !l.post(event{in: openedWith(w.Info(), req.After, relist), watch: ow}) {
 			ow.close()
 			return
 		}
@@ -99,6 +102,7 @@ func (l *loop) next(ctx context.Context, ow *openWatch, r machine.Receive) event
 			break
 		}
 		seg.updates = d.Updates
+		s.Owes |= ow.gaps.note(d.Updates[from:], &d)
 		for i := range d.Updates[from:] {
 			u := &d.Updates[from+i]
 			s.Bytes += u.Size()
@@ -159,7 +163,7 @@ func (p *segmentPool) put(s *segment) {
 	clear(s.updates)
 	clear(s.rejected)
 	s.updates, s.bytes = s.updates[:0], 0
-	s.rejected, s.unmatched, s.parsed = s.rejected[:0], s.unmatched[:0], nil
+	s.rejected, s.unmatched, s.parsed, s.injected = s.rejected[:0], s.unmatched[:0], nil, nil
 	for _, part := range s.parts {
 		part.reset()
 	}

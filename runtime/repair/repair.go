@@ -32,6 +32,8 @@ const (
 	DefaultRunBytes = 64 << 20
 	// DefaultChunk is how many changes are committed together.
 	DefaultChunk = 4096
+	// DefaultAuditEvery is the least time between two audits.
+	DefaultAuditEvery = 10 * time.Minute
 )
 
 // Options shape repairs. The zero value is Auto without artifacts.
@@ -48,6 +50,10 @@ type Options struct {
 	RunBytes int
 	// Chunk is how many changes are committed together; default DefaultChunk.
 	Chunk int
+	// AuditEvery is the least time between two audits of a fold that owes one; the first comes at some time within it, so
+	// that a fleet does not list its bucket at once. Default DefaultAuditEvery; below 0 a fold is never audited, and says
+	// what it owes.
+	AuditEvery time.Duration
 }
 
 // Validate refuses what can't work.
@@ -188,7 +194,7 @@ func (p *Repairer) repair(ctx context.Context, q Request, r *Report) (Outcome, e
 		return Outcome{}, fmt.Errorf("read the log's settings: %w", err)
 	}
 	r.saw(info)
-	if protocol.HasEvicted(info.Retention.Kernel()) {
+	if r.Evicted = protocol.HasEvicted(info.Retention.Kernel()); r.Evicted {
 		q.Cursor.SeenEvicting = true
 	}
 	truth := protocol.ListingTruth(info.Retention.Kernel(), q.Cursor.SeenEvicting)

@@ -21,12 +21,14 @@ type Report struct {
 	Cause string `json:"cause"`
 	Scope string `json:"scope"`
 	// Cursor is where the fold was, NewCursor where it goes on.
-	Cursor    string     `json:"cursor"`
-	NewCursor string     `json:"new_cursor,omitempty"`
-	Plan      string     `json:"plan,omitempty"`
-	Artifact  string     `json:"artifact,omitempty"`
-	First     uint64     `json:"first,string"`
-	Last      uint64     `json:"last,string"`
+	Cursor    string `json:"cursor"`
+	NewCursor string `json:"new_cursor,omitempty"`
+	Plan      string `json:"plan,omitempty"`
+	Artifact  string `json:"artifact,omitempty"`
+	First     uint64 `json:"first,string"`
+	Last      uint64 `json:"last,string"`
+	// Evicted: the log can evict current values, and has.
+	Evicted   bool       `json:"evicted"`
 	Decisions []Decision `json:"decisions"`
 	// Rows is how many rows of the fold were compared, Listed how many keys the bucket listed.
 	Rows   uint64 `json:"rows"`

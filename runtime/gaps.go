@@ -1,0 +1,101 @@
+package fold
+
+import (
+	"time"
+
+	"github.com/typedfold/fold/internal/machine"
+	"github.com/typedfold/fold/runtime/kv"
+	"github.com/typedfold/fold/runtime/protocol"
+)
+
+// gaps notes which revisions a watch left out, on its receive goroutine. In a filtered watch every other key is a gap,
+// so there only a lag counts: a watch that has all that came was given each message as the log's last one.
+type gaps struct {
+	filtered bool
+	floor    uint64 // a re-list has gaps up to here by its nature
+	next     uint64 // the revision that is due
+	behind   bool   // a filtered watch resumed behind the head, and has told nothing yet
+	lastNano int64  // the time of the last message before a gap, as far as it is known
+	markers  func() protocol.MarkerRules
+}
+
+func newGaps(req kv.OpenRequest, info kv.LogInfo, markers func() protocol.MarkerRules) gaps {
+	g := gaps{filtered: !req.Scope.IsAll(), next: req.After.Revision() + 1, markers: markers}
+	if req.After.IsNone() {
+		g.floor, g.next = info.Last, info.Last+1
+		return g
+	}
+	g.behind = g.filtered && req.After.Revision() < info.Last
+	for _, s := range req.Known.Samples {
+		if s.Revision <= req.After.Revision() {
+			g.lastNano = max(g.lastNano, s.UnixNano)
+		}
+	}
+	return g
+}
+
+// note says what a delivery, and the updates that it appended, has the fold owe.
+func (g *gaps) note(updates []kv.Update, d *kv.Delivery) kv.Owes {
+	missing, agedOut := false, false
+	since := g.lastNano
+	for i := range updates {
+		u := &updates[i]
+		rev, known := u.Version.Uint64()
+		if known && rev <= g.floor {
+			continue
+		}
+		missing = missing || !known || !g.filtered && rev != g.next
+		agedOut = agedOut || u.Op == kv.OpAgedOut
+		if known {
+			g.next, g.lastNano = rev+1, u.UnixNano
+		}
+	}
+	if d.Frontier >= g.next {
+		missing = missing || !g.filtered
+		g.next = d.Frontier + 1
+	}
+	if g.filtered && d.Frontier > g.floor {
+		missing = missing || g.behind || d.Pending > 0
+		g.behind = false
+	}
+	if !missing {
+		return 0
+	}
+	gap := protocol.Gap{Missing: true, Markers: protocol.MarkersCanVanish(g.markers(), sinceNano(since)), AgedOut: agedOut}
+	if protocol.GapNeedsAudit(gap) {
+		return kv.OwesMarkers
+	}
+	return 0
+}
+
+// sinceNano is how long ago a server's time was by this machine's clock; 0 when it is not known.
+func sinceNano(t int64) int64 {
+	if t == 0 {
+		return 0
+	}
+	return max(time.Now().UnixNano()-t, 1)
+}
+
+// openedWith is what a watch's beginning means to the machine.
+func openedWith(info kv.LogInfo, after kv.Cursor, relist bool) machine.Opened {
+	o := machine.Opened{Head: info.Last, Evicted: protocol.HasEvicted(info.Retention.Kernel())}
+	switch {
+	case relist:
+		o.Backlog = info.Subjects
+		o.Owes = owesListing(info)
+	default:
+		o.Backlog = info.Last - min(info.Last, after.Revision())
+		if info.Identity != protocol.LogSame {
+			o.Owes = kv.OwesIdentity
+		}
+	}
+	return o
+}
+
+// owesListing is what a re-list leaves owed: where retention has taken current values, some may be missing from it.
+func owesListing(info kv.LogInfo) kv.Owes {
+	if protocol.ListingTruth(info.Retention.Kernel(), false) != protocol.TruthYes {
+		return kv.OwesListing
+	}
+	return 0
+}

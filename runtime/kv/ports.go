@@ -12,6 +12,8 @@ import (
 type Retention struct {
 	// EvictsCurrentValues: max_age, per-message TTLs, or discard old under a limit.
 	EvictsCurrentValues bool
+	// EvictsInside: per-message TTLs take values from inside the log, where First does not show it.
+	EvictsInside bool
 	// First is the first retained revision; 0 for a log that never held a message.
 	First uint64
 	// Unknown: the log can't say whether it evicts, so nothing is concluded from a key that is not listed.
@@ -20,7 +22,7 @@ type Retention struct {
 
 // Kernel is the retention as the decisions take it.
 func (r Retention) Kernel() protocol.Retention {
-	return protocol.Retention{Known: !r.Unknown, Evicts: r.EvictsCurrentValues, First: r.First}
+	return protocol.Retention{Known: !r.Unknown, Evicts: r.EvictsCurrentValues, Inside: r.EvictsInside, First: r.First}
 }
 
 // LogInfo is a log's identity and bounds, as its leader gave them.

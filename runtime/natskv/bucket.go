@@ -207,6 +207,7 @@ func (b *Bucket) logInfo(info *jetstream.StreamInfo) kv.LogInfo {
 		ServerTime: info.TimeStamp,
 		Retention: kv.Retention{
 			EvictsCurrentValues: evictsCurrentValues(&info.Config),
+			EvictsInside:        info.Config.AllowMsgTTL,
 			First:               info.State.FirstSeq,
 		},
 		Markers: protocol.MarkerRules{

@@ -119,8 +119,8 @@ func PlanAudit(owed bool, t Truth) AuditPlan {
 // After, and the fold had applied everything up to After when its row was read.
 type AuditSeen struct {
 	Before, After uint64
-	// Row is the revision of the fold's row, Listed the one that the listing has; 0 is none. A row of unknown revision
-	// is given as 0 with HasRow.
+	// Row is the revision of the fold's row, Listed the one of the value that the listing has; 0 is none. A row of unknown
+	// revision is given as 0 with HasRow.
 	Row, Listed uint64
 	HasRow      bool
 }
@@ -133,30 +133,37 @@ const (
 	AuditAgrees AuditVerdict = iota
 	// AuditStale: the key was deleted, and its marker vanished before the fold saw it.
 	AuditStale
-	// AuditSuspect: the bucket listed a value that the fold does not have. It may have been deleted since; a read of the
-	// key's last message tells.
+	// AuditSuspect: the bucket listed a value that the fold does not have, or has an older one of. It may have been deleted
+	// since; a read of the key's last message tells.
 	AuditSuspect
-	// AuditContradicts: the fold and the log can't be of one history: the log was rewound, or the fold missed a write.
+	// AuditContradicts: the fold has a later value than the log had after it, so they can't be of one history: the log was
+	// rewound.
 	AuditContradicts
+	// AuditUnsure: a row of unknown revision is not listed. It may have been written since; it is stale unless a read of the
+	// key's last message gives a value.
+	AuditUnsure
 )
 
 func (v AuditVerdict) String() string {
-	return [...]string{"agrees", "stale", "suspect", "contradicts"}[v]
+	return [...]string{"agrees", "stale", "suspect", "contradicts", "unsure"}[v]
 }
 
-// AuditKey judges one key of an audit. Only what was there before the listing began is judged.
+// AuditKey judges one key of an audit. A row is judged only by what was there before the listing began, and nothing by
+// what was written after it.
 func AuditKey(s AuditSeen) AuditVerdict {
 	switch {
-	case !s.HasRow && s.Listed == 0:
+	case s.Listed > s.After, !s.HasRow && s.Listed == 0:
 		return AuditAgrees
 	case !s.HasRow:
 		return AuditSuspect
-	case s.Row > s.Before, s.Row == 0 && s.Listed != 0:
-		return AuditAgrees // written since, or nobody knows when
+	case s.Row == 0 && s.Listed == 0:
+		return AuditUnsure
+	case s.Row == 0, s.Row > s.Before, s.Row == s.Listed:
+		return AuditAgrees
 	case s.Listed == 0:
 		return AuditStale
-	case s.Row == s.Listed:
-		return AuditAgrees
+	case s.Listed > s.Row:
+		return AuditSuspect
 	}
 	return AuditContradicts
 }
@@ -165,8 +172,8 @@ func AuditKey(s AuditSeen) AuditVerdict {
 // a marker that went missing later is not in its evidence.
 func AuditSettles(before, owed uint64) bool { return owed <= before }
 
-// SuspectIsMissing decides a suspect after its key's last message was read from the leader: the fold, which has applied
-// everything up to applied, should have had it.
+// SuspectIsMissing decides a suspect after its key's last message was read from the leader: the fold, which had applied
+// everything up to applied when its row was read, should have had it. Either it missed a write or the log was rewound.
 func SuspectIsMissing(lastIsValue bool, last, applied uint64) bool {
 	return lastIsValue && last <= applied
 }

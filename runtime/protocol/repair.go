@@ -60,6 +60,8 @@ type Retention struct {
 	Known bool
 	// Evicts: it can take a key's current value.
 	Evicts bool
+	// Inside: it can take one from inside the log (a per-message TTL), so that First does not show what it took.
+	Inside bool
 	// First is the first retained revision; 0 for a log that never held a message.
 	First uint64
 }
@@ -91,21 +93,25 @@ func ListingIsTruth(evicts bool, first uint64, seenEvicting bool) bool {
 	return !seenEvicting && (!evicts || first <= 1)
 }
 
-// ListingTruth (listing_truth) is ListingIsTruth for a retention that may not be known.
+// ListingTruth (listing_truth) is ListingIsTruth for a retention that may not be known, or may have taken values where
+// the first revision does not show it.
 func ListingTruth(r Retention, seenEvicting bool) Truth {
 	switch {
 	case seenEvicting:
 		return TruthNo
 	case !r.Known:
 		return TruthUnknown
+	case r.Evicts && r.Inside:
+		return TruthNo
 	case ListingIsTruth(r.Evicts, r.First, seenEvicting):
 		return TruthYes
 	}
 	return TruthNo
 }
 
-// HasEvicted reports whether a reading of retention has to be remembered for good (the memo of kv.Cursor).
-func HasEvicted(r Retention) bool { return r.Known && r.Evicts && r.First > 1 }
+// HasEvicted reports whether a reading of retention has to be remembered for good (the memo of kv.Cursor): it has taken
+// current values, or may have from inside the log.
+func HasEvicted(r Retention) bool { return r.Known && r.Evicts && (r.Inside || r.First > 1) }
 
 // Plan is what a repair does.
 type Plan uint8
@@ -144,9 +150,9 @@ type PlanInput struct {
 // known to delete valid keys, and chosen by itself only where it is known not to.
 func PlanRepair(p PlanInput) Plan {
 	switch {
-	case p.Mode == RepairOff:
+	case p.Mode >= RepairOff:
 		return PlanStop
-	case p.Cause == CauseReplaced || p.Cause == CauseRewound:
+	case p.Cause != CauseExpired && p.Cause != CauseNoCursor:
 		if p.Adopt {
 			return PlanAdopt
 		}
@@ -196,10 +202,10 @@ type LogBounds struct {
 	First, Last uint64
 }
 
-// RestoreAllowed (restore_allowed) reports whether a fold may be replaced by an artifact: it is ahead of the fold, of
-// the log that is there, and the resume from it will have no gap.
+// RestoreAllowed (restore_allowed) reports whether a fold may be replaced by an artifact: it is ahead of the fold, both
+// are of the log that is there, and the resume from it will have no gap.
 func RestoreAllowed(artifact, local Position, log LogBounds) bool {
-	return RestoreAhead(artifact, local) && artifact.comparable(log.Log) &&
+	return RestoreAhead(artifact, local) && artifact.comparable(log.Log) && local.comparable(log.Log) &&
 		artifact.Revision <= log.Last && ResumeWindowOK(artifact.Revision, log.First)
 }
 
@@ -220,16 +226,18 @@ const (
 
 func (k KeyRestore) String() string { return [...]string{"keep", "take", "delete"}[k] }
 
-// RestoreKey (restore_key) decides one key of a restore: the artifact's entry is taken unless the local one is newer,
-// and a key that the artifact lacks is deleted unless the bucket lists it. In both cases that keep the local entry the
-// key's latest message is after the artifact's cursor, so the resume delivers it.
+// RestoreKey (restore_key) decides one key of a restore: the artifact's entry is taken unless the local one is known to
+// be newer, and a key that the artifact lacks is deleted unless the bucket lists it. In both cases that keep the local
+// entry the key's latest message is after the artifact's cursor, so the resume delivers it. An artifact's entry of
+// unknown revision is no older than its cursor's fold, so it is taken too. Two entries are identical when their revisions
+// are, too.
 func RestoreKey(local, artifact KeyState, identical, listed bool) KeyRestore {
 	switch {
 	case !artifact.Present && (!local.Present || listed):
 		return RestoreKeep
 	case !artifact.Present:
 		return RestoreDelete
-	case local.Present && (identical || local.Revision > artifact.Revision):
+	case local.Present && (identical || artifact.Revision != 0 && local.Revision > artifact.Revision):
 		return RestoreKeep
 	}
 	return RestoreTake

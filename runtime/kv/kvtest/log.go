@@ -154,7 +154,7 @@ func (l *Log) info() kv.LogInfo {
 		Messages:   uint64(l.live),
 		Subjects:   uint64(len(l.byKey)),
 		ServerTime: l.now(),
-		Retention:  kv.Retention{EvictsCurrentValues: l.limits.evictsCurrentValues(), First: l.first},
+		Retention:  kv.Retention{EvictsCurrentValues: l.limits.evictsCurrentValues(), EvictsInside: l.limits.AllowTTL, First: l.first},
 		Markers:    l.limits.markers(),
 	}
 }

@@ -3,10 +3,163 @@ package repair
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/typedfold/fold/runtime/kv"
+	"github.com/typedfold/fold/runtime/protocol"
+	"github.com/typedfold/fold/runtime/store"
 )
 
+// restore takes over the first artifact that is good for the fold. The cursor moves to the artifact's with the outcome;
+// until then every change is folded under the old one, so a restore that was cut short is begun again.
 func (p *Repairer) restore(ctx context.Context, q Request, info kv.LogInfo, r *Report) (Outcome, error) {
-	return Outcome{}, errors.New("restore: not built yet")
+	candidates, err := p.o.Source.Candidates(ctx)
+	if err != nil {
+		return Outcome{}, fmt.Errorf("list artifacts: %w", err)
+	}
+	x := &restoring{p: p, q: q, info: info, r: r}
+	var why []CandidateRefusal
+	for _, m := range candidates {
+		if text := p.target(q, x.info).check(m, r); text != "" {
+			why = append(why, CandidateRefusal{ID: m.ID, Cursor: m.Cursor, Why: text, Err: m.Err})
+			continue
+		}
+		out, err := x.from(ctx, m)
+		var no *unfit
+		if !errors.As(err, &no) {
+			return out, err
+		}
+		r.decide("artifact", "refused", "artifact", m.ID, "why", no.Error())
+		why = append(why, CandidateRefusal{ID: m.ID, Cursor: m.Cursor, Why: no.why, Err: no.err})
+	}
+	return Outcome{}, p.refuseRestore(q, x.info, why)
+}
+
+// unfit is why an artifact is no good after all, though its manifest was; nothing was folded.
+type unfit struct {
+	why string
+	err error
+}
+
+func (u *unfit) Error() string {
+	if u.err != nil {
+		return u.why + ": " + u.err.Error()
+	}
+	return u.why
+}
+
+// restoring is one restore. info is the log as it was read last.
+type restoring struct {
+	p    *Repairer
+	q    Request
+	info kv.LogInfo
+	r    *Report
+}
+
+// from restores from one artifact, or says with *unfit that it can't be.
+func (x *restoring) from(ctx context.Context, m Manifest) (out Outcome, err error) {
+	a, err := x.p.o.Source.Fetch(ctx, m)
+	if errors.Is(err, ErrArtifactInvalid) {
+		return Outcome{}, &unfit{why: "can't be used", err: err}
+	}
+	if err != nil {
+		return Outcome{}, fmt.Errorf("fetch artifact %q: %w", m.ID, err)
+	}
+	defer func() {
+		if closeErr := a.Close(); closeErr != nil { // what is left in the scratch folder makes no restore wrong
+			x.r.decide("artifact", "not removed", "artifact", m.ID, "err", closeErr.Error())
+		}
+	}()
+	remote, err := a.Snapshot()
+	if err != nil {
+		return Outcome{}, fmt.Errorf("read artifact %q: %w", m.ID, err)
+	}
+	defer func() { _ = remote.Close() }()
+	here, text, err := arrived(m, a, remote, x.info.Bucket)
+	if err != nil {
+		return Outcome{}, ofArtifact(err)
+	}
+	if text != "" {
+		return Outcome{}, &unfit{why: text}
+	}
+	if err := x.stillGood(ctx, here); err != nil {
+		return Outcome{}, err
+	}
+	if err := x.take(ctx, here, remote); err != nil {
+		return Outcome{}, err
+	}
+	x.r.Artifact = m.ID
+	return x.outcome(here), nil
+}
+
+// ofArtifact is an error of reading an artifact: damage is the artifact's fault, the rest may be gone at the next try.
+func ofArtifact(err error) error {
+	if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrFormat) {
+		return &unfit{why: "is damaged", err: err}
+	}
+	return fmt.Errorf("read artifact: %w", err)
+}
+
+// take folds what the artifact has otherwise than the fold. Nothing is folded before all of it is decided.
+func (x *restoring) take(ctx context.Context, here Manifest, remote store.Snapshot) (err error) {
+	local, err := x.p.fold.Snapshot()
+	if err != nil {
+		return fmt.Errorf("read the fold: %w", err)
+	}
+	defer func() { _ = local.Close() }()
+	d := newDifference(x.p.scope, x.p.o.Scratch, x.r)
+	defer func() { err = errors.Join(err, d.close()) }()
+	if err := d.compare(ctx, local, remote); err != nil {
+		return err
+	}
+	if d.vanished.len() > 0 {
+		if err := x.spareListed(ctx, here, d); err != nil {
+			return err
+		}
+	}
+	// The log vouches for every write after the artifact's cursor only while it still holds them all.
+	if err := x.stillGood(ctx, here); err != nil {
+		return err
+	}
+	return x.fold(ctx, d, local, remote)
+}
+
+// stillGood reads the log again and judges the artifact by it.
+func (x *restoring) stillGood(ctx context.Context, here Manifest) error {
+	if err := x.readLog(ctx); err != nil {
+		return err
+	}
+	if text := x.p.target(x.q, x.info).check(here, x.r); text != "" {
+		return &unfit{why: text}
+	}
+	return nil
+}
+
+// readLog reads the log's bounds again. Another log ends the restore: the next repair is of another cause.
+func (x *restoring) readLog(ctx context.Context) error {
+	info, err := x.p.log.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("read the log's settings: %w", err)
+	}
+	if was := created(x.info); was != created(info) {
+		return &kv.LogChangedError{Bucket: info.Bucket, Replaced: true, Cursor: x.q.Cursor, Last: info.Last,
+			NotedCreated: time.Unix(0, was), Created: info.Created}
+	}
+	if protocol.HasEvicted(info.Retention.Kernel()) {
+		x.q.Cursor.SeenEvicting = true
+	}
+	x.info = info
+	return nil
+}
+
+// outcome resumes where the artifact ends. The memo of either side stays; what the fold owed is settled, and what the
+// artifact owes is owed now.
+func (x *restoring) outcome(here Manifest) Outcome {
+	out := Outcome{Cursor: here.Cursor, Known: here.Log, Owed: here.Owed}
+	out.Cursor.SeenEvicting = here.Cursor.SeenEvicting || x.q.Cursor.SeenEvicting
+	if out.Known.CreatedUnixNano == 0 {
+		out.Known.CreatedUnixNano = created(x.info)
+	}
+	return out
 }

@@ -31,6 +31,8 @@ type Manifest struct {
 	// Log is the log that it was folded from, Owed the audit that it owes.
 	Log  kv.Incarnation
 	Owed kv.Owed
+	// Err, when not nil, is why its source can't read it. It is refused with that.
+	Err error
 }
 
 // Artifact is a fetched artifact, opened.

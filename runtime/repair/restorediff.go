@@ -1,0 +1,162 @@
+package repair
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/typedfold/fold/runtime/kv"
+	"github.com/typedfold/fold/runtime/protocol"
+	"github.com/typedfold/fold/runtime/store"
+)
+
+// difference is what a restore would change, as files of keys in key order.
+type difference struct {
+	scope kv.Scope
+	r     *Report
+	// taken are the keys whose entry the artifact has, vanished those that it lacks: in ordered form, without the space
+	// byte, each with the version of the fold's row, on which the decision rests.
+	taken, vanished *spill
+}
+
+func newDifference(scope kv.Scope, scratch string, r *Report) *difference {
+	return &difference{scope: scope, r: r, taken: newSpill(scratch), vanished: newSpill(scratch)}
+}
+
+func (d *difference) close() error { return errors.Join(d.taken.close(), d.vanished.close()) }
+
+// keyRange is a half-open range of store keys.
+type keyRange struct{ lower, upper []byte }
+
+// ranges are the scope's parts of SpaceData, disjoint and in the order of the store: a scope sorts "-" before ".",
+// a store after it.
+func ranges(scope kv.Scope) []keyRange {
+	if scope.IsAll() {
+		return []keyRange{{lower: []byte{byte(store.SpaceData)}, upper: []byte{byte(store.SpaceData) + 1}}}
+	}
+	var all []keyRange
+	for _, prefix := range scope.List() {
+		lower := store.AppendKey(nil, store.SpaceData, prefix)
+		all = append(all, keyRange{lower: lower, upper: store.PrefixEnd(lower)})
+	}
+	slices.SortFunc(all, func(a, b keyRange) int { return bytes.Compare(a.lower, b.lower) })
+	return all
+}
+
+// side is one of the two folds that are compared, at one of its rows.
+type side struct {
+	it     store.Iterator
+	has    bool
+	record store.Record
+}
+
+func openSide(g store.Getter, in keyRange) (*side, error) {
+	it, err := g.Iter(store.IterOptions{Lower: in.lower, Upper: in.upper})
+	if err != nil {
+		return nil, err
+	}
+	s := &side{it: it}
+	if err := s.next(); err != nil {
+		return nil, errors.Join(err, it.Close())
+	}
+	return s, nil
+}
+
+func (s *side) next() error {
+	if s.has = s.it.Next(); !s.has {
+		return s.it.Err()
+	}
+	b, err := s.it.Value()
+	if err != nil {
+		return err
+	}
+	s.record, err = store.ParseRecord(b)
+	return err
+}
+
+// state is this side's of a key; at says that it stands on it.
+func (s *side) state(at bool) protocol.KeyState {
+	if !at {
+		return protocol.KeyState{}
+	}
+	return protocol.KeyState{Present: true, Revision: s.record.Version.Rank()}
+}
+
+// compare walks both folds once, in key order.
+func (d *difference) compare(ctx context.Context, local, remote store.Snapshot) error {
+	for _, in := range ranges(d.scope) {
+		if err := d.compareRange(ctx, local, remote, in); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *difference) compareRange(ctx context.Context, local, remote store.Snapshot, in keyRange) (err error) {
+	l, err := openSide(local, in)
+	if err != nil {
+		return fmt.Errorf("read the fold: %w", err)
+	}
+	defer func() { err = errors.Join(err, l.it.Close()) }()
+	a, err := openSide(remote, in)
+	if err != nil {
+		return ofArtifact(err)
+	}
+	defer func() { err = errors.Join(err, a.it.Close()) }()
+	for n := 0; l.has || a.has; n++ {
+		if n%checkEvery == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		order := keyOrder(l, a)
+		if err := d.row(l, a, order); err != nil {
+			return err
+		}
+		if order <= 0 {
+			d.r.Rows++
+			if err := l.next(); err != nil {
+				return fmt.Errorf("read the fold: %w", err)
+			}
+		}
+		if order >= 0 {
+			if err := a.next(); err != nil {
+				return ofArtifact(err)
+			}
+		}
+	}
+	return nil
+}
+
+// keyOrder tells which side's key is next: below 0 the first's, above 0 the second's, 0 is both.
+func keyOrder(a, b *side) int {
+	switch {
+	case !b.has:
+		return -1
+	case !a.has:
+		return 1
+	}
+	return bytes.Compare(a.it.Key(), b.it.Key())
+}
+
+// row decides the key that is next, as if the bucket did not list it.
+func (d *difference) row(l, a *side, order int) error {
+	local, remote := l.state(order <= 0), a.state(order >= 0)
+	same := order == 0 && identical(&l.record, &a.record)
+	switch protocol.RestoreKey(local, remote, same, false) {
+	case protocol.RestoreTake:
+		expect := kv.Version{}
+		if local.Present {
+			expect = l.record.Version
+		}
+		return d.taken.add(a.it.Key()[1:], expect, 0)
+	case protocol.RestoreDelete:
+		return d.vanished.add(l.it.Key()[1:], l.record.Version, 0)
+	}
+	return nil
+}
+
+// identical tells whether two records are of the same message. Whether a table refused it is each node's own.
+func identical(a, b *store.Record) bool {
+	return a.Version == b.Version && a.UnixNano == b.UnixNano && a.ContentType == b.ContentType && bytes.Equal(a.Value, b.Value)
+}

@@ -277,7 +277,7 @@ func (l *loop) prepareInjected() error {
 
 // holds reports whether the row that a change was decided on is still there.
 func (l *loop) holds(c *repair.Change) (bool, error) {
-	if c.Expect.IsUnknown() {
+	if c.Expect.IsUnknown() && !c.ExpectUnknown {
 		return true, nil
 	}
 	var v store.Value

@@ -100,6 +100,8 @@ type Change struct {
 	// Expect is the version of the row that the change was decided on: a row that has another one by the time of the
 	// commit is left as it is. Unknown expects nothing.
 	Expect kv.Version
+	// ExpectUnknown: the row had no known version, and one that has is left as it is. Expect is unknown then.
+	ExpectUnknown bool
 }
 
 // Folder takes changes into the fold: through parse, hooks and store, in order, under the fold's cursor as it is. It

@@ -214,11 +214,12 @@ func (w *runWriter) flush() error {
 	return err
 }
 
-// sorted ends the adding, and begins to read at the first key. It is called once.
+// sorted ends the adding, and begins to read at the first key. It is called once. The reading ends with an error when ctx
+// does.
 func (s *sorter) sorted(ctx context.Context) (*sortedKeys, error) {
 	if s.file == nil {
 		s.sortRun()
-		return &sortedKeys{mem: s, at: -1}, nil
+		return &sortedKeys{ctx: ctx, mem: s, at: -1}, nil
 	}
 	if err := s.spillRun(); err != nil {
 		return nil, err
@@ -230,7 +231,7 @@ func (s *sorter) sorted(ctx context.Context) (*sortedKeys, error) {
 		}
 	}
 	m, err := s.merge(0, len(s.ends))
-	return &sortedKeys{merge: m}, err
+	return &sortedKeys{ctx: ctx, merge: m}, err
 }
 
 // mergePass merges neighbouring runs, so that their order stays the one in which they were added.
@@ -256,12 +257,9 @@ func (s *sorter) mergeRuns(ctx context.Context, from, to int, into *scratchFile)
 	if err != nil {
 		return err
 	}
-	keys := &sortedKeys{merge: m}
+	keys := &sortedKeys{ctx: ctx, merge: m}
 	w := runWriter{f: into, out: s.out[:0]}
-	for n := 0; keys.next(); n++ {
-		if n%checkEvery == 0 && ctx.Err() != nil {
-			return ctx.Err()
-		}
+	for keys.next() {
 		if err := w.add(keys.key, keys.rank, keys.op); err != nil {
 			return err
 		}
@@ -293,6 +291,7 @@ func (s *sorter) close() error {
 
 // sortedKeys walks a sorter's keys. key is in ordered form, without a space byte, and valid until the next call.
 type sortedKeys struct {
+	ctx   context.Context
 	mem   *sorter
 	at    int
 	merge *merger
@@ -309,6 +308,9 @@ func (k *sortedKeys) hasValue() bool { return k.op == kv.OpPut }
 
 // next moves to the next key; false at the end or on an error.
 func (k *sortedKeys) next() bool {
+	if k.err == nil && k.n%checkEvery == 0 {
+		k.err = k.ctx.Err()
+	}
 	more := k.err == nil && (k.mem != nil && k.nextHeld() || k.merge != nil && k.nextMerged())
 	if more {
 		k.n++

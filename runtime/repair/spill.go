@@ -192,6 +192,9 @@ func (s *spill) read() (*scratchReader, error) {
 
 // close removes the file. It may be called more than once.
 func (s *spill) close() error {
+	if s == nil {
+		return nil
+	}
 	f := s.file
 	s.file, s.held, s.sealed = nil, nil, true
 	return f.close()

@@ -10,7 +10,7 @@ import (
 // TestFailuresCountOneStage: what hooks failed before they returned is not held against the store.
 func TestFailuresCountOneStage(t *testing.T) {
 	cfg := machine.Config{HasStore: true, MaxUpdates: 10, MaxBytes: 100, BulkUpdates: 10, BulkBytes: 100, QueueUpdates: 10, QueueBytes: 100, MaxFailures: 3}
-	m, effects := machine.New(cfg, kv.CursorAt(5))
+	m, effects := machine.New(cfg, kv.CursorAt(5), kv.Owed{})
 	effects = flushOnce(t, m, effects, machine.Opened{Head: 6}, machine.Received{Segment: machine.Segment{ID: 1, Updates: 1, High: kv.Revision(6)}})
 	for range 2 {
 		effects = flushOnce(t, m, effects, machine.HooksDone{Err: errBoom}, machine.TimerFired{Timer: machine.TimerRetry})
@@ -28,7 +28,7 @@ func TestFailuresCountOneStage(t *testing.T) {
 // that did.
 func TestReopenBeginsAnewAfterAReceive(t *testing.T) {
 	cfg := machine.Config{MaxUpdates: 10, MaxBytes: 100, BulkUpdates: 10, BulkBytes: 100, QueueUpdates: 10, QueueBytes: 100, MaxFailures: 3}
-	m, effects := machine.New(cfg, kv.CursorAt(5))
+	m, effects := machine.New(cfg, kv.CursorAt(5), kv.Owed{})
 	fails := func(attempt int) {
 		t.Helper()
 		effects = flushOnce(t, m, effects, machine.OpenFailed{Err: errBoom})

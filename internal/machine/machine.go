@@ -4,7 +4,7 @@
 //
 // What it holds to: a flush's hooks return before its store apply begins, the store apply before the cursor is
 // reported; one flush at a time, in delivery order; a flush that failed is retried as it was, before anything newer,
-// and hooks that have returned are not run again; the cursor never goes back.
+// and hooks that have returned are not run again; the cursor goes back only where a repair says so.
 package machine
 
 import (
@@ -61,7 +61,7 @@ type M struct {
 	committed kv.Cursor // in the store, or, without one, hooks returned
 	seen      kv.Cursor // received: what a re-opened watch resumes after
 	memo      bool      // cursors carry SeenEvicting from now on
-	owed      kv.Owed   // with what was received; committed is in storedOwed
+	owed      kv.Owed   // with what was received; what is committed is in stored
 	stored    kv.Owed
 	head      uint64 // the log's end when the current watch began
 	headKnown bool
@@ -83,7 +83,8 @@ type M struct {
 	failures   int
 	retryArmed bool
 
-	end       error // why the watch ended for good; set until the queue is flushed
+	ended     bool // no watch without a repair; set until the queue is flushed
+	end       error
 	endKind   End
 	repairing bool // a Repair is out
 	reopen    bool // a watch opens at seen once that is committed, and begins with a re-list if
@@ -109,7 +110,7 @@ const (
 // effects.
 func New(cfg Config, resume kv.Cursor, owed kv.Owed) (*M, []Effect) {
 	m := &M{cfg: cfg, committed: resume, seen: resume, memo: resume.SeenEvicting, owed: owed, stored: owed}
-	return m, m.begin(nil)
+	return m, m.proceed(m.begin(nil))
 }
 
 // Clone is an independent copy.
@@ -200,7 +201,7 @@ func (m *M) watchGone(end End, err error, out []Effect) []Effect {
 		return out
 	}
 	m.phase = PhaseRepairing
-	m.end, m.endKind = err, end
+	m.ended, m.end, m.endKind = true, err, end
 	return out
 }
 
@@ -345,14 +346,12 @@ func (m *M) proceed(out []Effect) []Effect {
 	switch {
 	case m.phase == PhaseStopping && idle:
 		return m.stop(m.stopWith, out)
-	case m.phase == PhaseRepairing && idle && m.end != nil:
-		err := m.end
-		m.end = nil
+	case m.ended && idle:
+		m.ended = false
 		if !m.cfg.CanRepair {
-			return m.stop(err, out)
+			return m.stop(m.end, out)
 		}
-		m.repairing = true
-		out = append(out, Repair{Committed: m.committed, Owed: m.owed, End: m.endKind, Err: err})
+		out = m.repair(out)
 	}
 	out = m.audit(out)
 	if m.phase == PhaseWatching && !m.receiving && m.queueHasRoom() {

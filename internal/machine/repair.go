@@ -14,10 +14,15 @@ func (m *M) Owed() (owed kv.Owed, unproven bool) { return m.stored, m.unproven &
 // begin opens a watch after what was received; without a cursor the repair is asked first.
 func (m *M) begin(out []Effect) []Effect {
 	if m.seen.IsNone() && m.cfg.CanRepair {
-		m.repairing = true
-		return append(out, Repair{Committed: m.committed, Owed: m.owed, End: EndNoCursor})
+		m.ended, m.end, m.endKind = true, nil, EndNoCursor
+		return out
 	}
 	return m.openWatch(OpenWatch{After: m.seen}, out)
+}
+
+func (m *M) repair(out []Effect) []Effect {
+	m.repairing = true
+	return append(out, Repair{Committed: m.committed, Owed: m.owed, End: m.endKind, Err: m.end})
 }
 
 func (m *M) openWatch(w OpenWatch, out []Effect) []Effect {

@@ -185,6 +185,12 @@ func TestWithoutRepairs(t *testing.T) {
 	does(t, m, storeOK, machine.Committed{Flush: f, Moved: true}, closed, machine.Stop{Cursor: at5memo, Err: errBoom})
 }
 
+// TestEndWithoutAnError: what ends a watch for good asks for a repair, with an error or without.
+func TestEndWithoutAnError(t *testing.T) {
+	m := watching(t, mending())
+	does(t, m, machine.WatchEnded{End: machine.EndLogChanged}, closed, machine.Repair{Committed: at5, End: machine.EndLogChanged})
+}
+
 // TestRefusedRepairLeavesTheMemo: what was learned of the log is committed before the loop stops.
 func TestRefusedRepairLeavesTheMemo(t *testing.T) {
 	m := repairing(t)

@@ -155,7 +155,7 @@ func (m *M) Step(in Input, out []Effect) []Effect {
 		m.retention(in.Evicted)
 		m.owed = m.owed.Add(in.Owes, in.Head)
 	case Injected:
-		m.enqueue(in.Segment)
+		m.injected(in.Segment)
 	case HooksDone:
 		out = m.hooksDone(in, out)
 	case StoreDone:

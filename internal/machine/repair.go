@@ -56,6 +56,12 @@ func (m *M) repaired(in Repaired, out []Effect) []Effect {
 	return out
 }
 
+// injected queues changes that go alone and move no cursor, whatever versions they carry.
+func (m *M) injected(s Segment) {
+	s.High, s.HighMillis, s.Frontier, s.Alone = kv.Version{}, 0, 0, true
+	m.enqueue(s)
+}
+
 // settle commits a cursor and a mark that are not, though there are no updates to go with them, and then opens the watch
 // that a repair asked for.
 func (m *M) settle(out []Effect) []Effect {

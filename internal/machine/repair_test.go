@@ -268,6 +268,22 @@ func TestCursorAloneFailsToCommit(t *testing.T) {
 	does(t, m, machine.StoreDone{Err: errBoom}, closed, machine.Stop{Cursor: at5, Err: failed})
 }
 
+// TestInjectedGoesAlone: after what came before it, by itself, and moves no cursor whatever it carries.
+func TestInjectedGoesAlone(t *testing.T) {
+	m := watching(t, mending())
+	six := kv.CursorAt(6)
+	first, injected, last := one(1, six, kv.Owed{}), one(3, six, kv.Owed{}), one(4, kv.CursorAt(8), kv.Owed{})
+	does(t, m, received(1, 6), machine.RunHooks{Flush: first}, room)
+	does(t, m, received(2, 6), room)
+	does(t, m, machine.Injected{Segment: machine.Segment{ID: 3, Updates: 1, High: kv.Revision(20), HighMillis: 7, Frontier: 30}})
+	does(t, m, received(4, 8), room)
+	for _, next := range []machine.Flush{one(2, six, kv.Owed{}), injected, last} {
+		does(t, m, hooksOK, machine.ApplyStore{Flush: first})
+		does(t, m, storeOK, machine.Committed{Flush: first, Moved: first.Segments[0] == 1}, machine.RunHooks{Flush: next})
+		first = next
+	}
+}
+
 // TestAloneSegment: a received segment that goes alone does.
 func TestAloneSegment(t *testing.T) {
 	m := watching(t, mending())

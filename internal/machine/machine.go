@@ -86,11 +86,13 @@ type M struct {
 	ended     bool // no watch without a repair; set until the queue is flushed
 	end       error
 	endKind   End
-	repairing bool // a Repair is out
-	reopen    bool // a watch opens at seen once that is committed, and begins with a re-list if
-	relist    bool
-	newLog    bool  // what is remembered of the log is to be committed with it
-	stopWith  error // what a stop that waits for a commit stops with
+	repairing bool     // a Repair is out
+	since     kv.Owed  // told since it was asked for
+	decided   bool     // outcome waits for the flush in progress, to be taken over
+	outcome   Repaired // what the last repair came to
+	reopen    bool     // a watch opens there once it is committed
+	newLog    bool     // what is remembered of the log is to be committed with it
+	stopWith  error    // what a stop that waits for a commit stops with
 
 	auditing   bool // an Audit is out
 	auditArmed bool
@@ -153,7 +155,7 @@ func (m *M) Step(in Input, out []Effect) []Effect {
 		}
 	case RetentionRead:
 		m.retention(in.Evicted)
-		m.owed = m.owed.Add(in.Owes, in.Head)
+		m.owes(in.Owes, in.Head)
 	case Injected:
 		m.injected(in.Segment)
 	case HooksDone:
@@ -184,7 +186,7 @@ func (m *M) opened(in Opened, out []Effect) []Effect {
 	m.phase = PhaseWatching
 	m.head, m.headKnown, m.caughtUp = in.Head, true, false
 	m.retention(in.Evicted)
-	m.owed = m.owed.Add(in.Owes, in.Head)
+	m.owes(in.Owes, in.Head)
 	m.bulk = !m.cfg.Windowed && in.Backlog >= uint64(m.cfg.BulkUpdates)
 	return m.noteCaughtUp(out)
 }
@@ -210,7 +212,7 @@ func (m *M) received(s Segment) {
 	m.openTries = 0
 	rev := protocol.NextCursor(protocol.CursorStep{Current: m.seen.Revision(), High: s.High.Rank(), Frontier: s.Frontier})
 	m.seen = moved(m.seen, rev, s)
-	m.owed = m.owed.Add(s.Owes, rev)
+	m.owes(s.Owes, rev)
 	m.enqueue(s)
 }
 

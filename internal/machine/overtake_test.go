@@ -20,3 +20,50 @@ func TestRepairForWantOfACursorWaits(t *testing.T) {
 	does(t, m, hooksOK, machine.ApplyStore{Flush: f})
 	does(t, m, storeOK, machine.Committed{Flush: f}, machine.Repair{End: machine.EndNoCursor})
 }
+
+// TestOutcomeWaitsForTheFlush: what a repair came to is committed whole, and after the flush that it found in progress.
+func TestOutcomeWaitsForTheFlush(t *testing.T) {
+	m := repairing(t)
+	memo, moved := alone(at5memo, kv.Owed{}), alone(kv.Cursor{Version: kv.Revision(9), SeenEvicting: true}, marked)
+	does(t, m, evicted, machine.ApplyStore{Flush: memo})
+	does(t, m, machine.Repaired{Cursor: kv.CursorAt(9), Owed: marked, Relist: true})
+	does(t, m, storeOK, machine.Committed{Flush: memo, Moved: true}, machine.ApplyStore{Flush: moved})
+	does(t, m, storeOK, machine.Committed{Flush: moved, Moved: true}, machine.OpenWatch{After: moved.Cursor, Relist: true})
+}
+
+// TestShutdownDropsAnOutcome: a repair's cursor that can't be committed any more takes its mark along, and the old cursor
+// keeps the old mark.
+func TestShutdownDropsAnOutcome(t *testing.T) {
+	m := begin(t, mending(), at5, marked, machine.OpenWatch{After: at5})
+	does(t, m, machine.OpenFailed{End: machine.EndExpired, Err: errBoom}, machine.Repair{Committed: at5, Owed: marked, End: machine.EndExpired, Err: errBoom})
+	memo := alone(at5memo, marked)
+	does(t, m, evicted, machine.ApplyStore{Flush: memo})
+	does(t, m, machine.Repaired{Relist: true, NewLog: true})
+	does(t, m, machine.Shutdown{}, closed)
+	does(t, m, storeOK, machine.Committed{Flush: memo, Moved: true}, closed, machine.Stop{Cursor: at5memo})
+}
+
+// TestOutcomeBesideInjected: changes that were queued before a repair's end are committed under the old cursor and mark.
+func TestOutcomeBesideInjected(t *testing.T) {
+	m := begin(t, mending(), at5, marked, machine.OpenWatch{After: at5})
+	does(t, m, machine.OpenFailed{End: machine.EndExpired, Err: errBoom}, machine.Repair{Committed: at5, Owed: marked, End: machine.EndExpired, Err: errBoom})
+	f, next := one(1, at5, marked), one(2, at5, marked)
+	does(t, m, machine.Injected{Segment: machine.Segment{ID: 1, Updates: 1}}, machine.RunHooks{Flush: f})
+	does(t, m, machine.Injected{Segment: machine.Segment{ID: 2, Updates: 1}})
+	does(t, m, machine.Repaired{Cursor: kv.CursorAt(9)})
+	does(t, m, hooksOK, machine.ApplyStore{Flush: f})
+	does(t, m, storeOK, machine.Committed{Flush: f}, machine.RunHooks{Flush: next})
+	does(t, m, hooksOK, machine.ApplyStore{Flush: next})
+	does(t, m, storeOK, machine.Committed{Flush: next}, machine.ApplyStore{Flush: alone(kv.CursorAt(9), kv.Owed{})})
+}
+
+// TestMarkBesideARepair: a repair settles what it was asked about, and nothing that was told since.
+func TestMarkBesideARepair(t *testing.T) {
+	m := begin(t, mending(), at5, marked, machine.OpenWatch{After: at5})
+	does(t, m, machine.OpenFailed{End: machine.EndExpired, Err: errBoom}, machine.Repair{Committed: at5, Owed: marked, End: machine.EndExpired, Err: errBoom})
+	told := alone(at5, kv.Owed{Why: kv.OwesMarkers | kv.OwesListing, At: 7})
+	does(t, m, machine.RetentionRead{Owes: kv.OwesListing, Head: 7}, machine.ApplyStore{Flush: told})
+	does(t, m, machine.Repaired{Cursor: kv.CursorAt(9)})
+	f := alone(kv.CursorAt(9), kv.Owed{Why: kv.OwesListing, At: 7})
+	does(t, m, storeOK, machine.Committed{Flush: told}, machine.ApplyStore{Flush: f})
+}

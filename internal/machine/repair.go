@@ -21,7 +21,7 @@ func (m *M) begin(out []Effect) []Effect {
 }
 
 func (m *M) repair(out []Effect) []Effect {
-	m.repairing = true
+	m.repairing, m.since = true, kv.Owed{}
 	return append(out, Repair{Committed: m.committed, Owed: m.owed, End: m.endKind, Err: m.end})
 }
 
@@ -36,8 +36,13 @@ func (m *M) retention(evicted bool) {
 	m.seen.SeenEvicting = m.memo
 }
 
-// repaired takes what a repair came to, which is committed in one step before a watch opens there. Only here a cursor
-// may go back: to none, when the fold moves to another log.
+// owes adds to the mark. What a repair was not told of outlives it.
+func (m *M) owes(why kv.Owes, at uint64) {
+	m.owed = m.owed.Add(why, at)
+	m.since = m.since.Add(why, at)
+}
+
+// repaired takes what a repair came to. A flush may be in progress, so it is taken over by settle.
 func (m *M) repaired(in Repaired, out []Effect) []Effect {
 	m.repairing = false
 	if m.phase == PhaseStopping {
@@ -49,11 +54,19 @@ func (m *M) repaired(in Repaired, out []Effect) []Effect {
 	}
 	m.phase = PhaseOpening
 	m.headKnown = false
-	m.owed, m.unproven = in.Owed, false
-	m.seen = in.Cursor
+	m.unproven = false
 	m.retention(in.Cursor.SeenEvicting)
-	m.reopen, m.relist, m.newLog = true, in.Relist, in.NewLog
+	m.decided, m.outcome = true, in
 	return out
+}
+
+// takeOver makes what a repair came to the fold's own, to be committed in one step before a watch opens there. Only here
+// a cursor may go back: to none, when the fold moves to another log.
+func (m *M) takeOver() {
+	m.seen = m.outcome.Cursor
+	m.seen.SeenEvicting = m.memo
+	m.owed = m.outcome.Owed.Add(m.since.Why, m.since.At)
+	m.decided, m.reopen, m.newLog = false, true, m.outcome.NewLog
 }
 
 // injected queues changes that go alone and move no cursor, whatever versions they carry.
@@ -65,8 +78,11 @@ func (m *M) injected(s Segment) {
 // settle commits a cursor and a mark that are not, though there are no updates to go with them, and then opens the watch
 // that a repair asked for.
 func (m *M) settle(out []Effect) []Effect {
-	if m.reopen && m.phase != PhaseOpening {
-		m.reopen = false
+	if m.phase != PhaseOpening {
+		m.decided, m.reopen = false, false
+	}
+	if m.decided {
+		m.takeOver()
 	}
 	want := m.committed
 	if m.reopen {
@@ -83,7 +99,7 @@ func (m *M) settle(out []Effect) []Effect {
 		return m.flushDone(out)
 	case m.reopen:
 		m.reopen = false
-		return m.openWatch(OpenWatch{After: m.seen, Relist: m.relist}, out)
+		return m.openWatch(OpenWatch{After: m.seen, Relist: m.outcome.Relist}, out)
 	}
 	return out
 }

@@ -95,6 +95,7 @@ type M struct {
 	stopWith  error    // what a stop that waits for a commit stops with
 
 	auditing   bool // an Audit is out
+	overtaken  bool // a repair or a watch that owes began since, so it settles and tells nothing any more
 	auditArmed bool
 	auditDue   bool
 	unproven   bool // no audit settles what is owed
@@ -187,6 +188,7 @@ func (m *M) opened(in Opened, out []Effect) []Effect {
 	m.head, m.headKnown, m.caughtUp = in.Head, true, false
 	m.retention(in.Evicted)
 	m.owes(in.Owes, in.Head)
+	m.overtaken = m.overtaken || in.Owes != 0
 	m.bulk = !m.cfg.Windowed && in.Backlog >= uint64(m.cfg.BulkUpdates)
 	return m.noteCaughtUp(out)
 }

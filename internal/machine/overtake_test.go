@@ -67,3 +67,43 @@ func TestMarkBesideARepair(t *testing.T) {
 	f := alone(kv.CursorAt(9), kv.Owed{Why: kv.OwesListing, At: 7})
 	does(t, m, storeOK, machine.Committed{Flush: told}, machine.ApplyStore{Flush: f})
 }
+
+// overtaken is a machine whose audit is out since before a repair, and that owes what the repair left.
+func overtaken(t *testing.T) *machine.M {
+	t.Helper()
+	m := auditing(t)
+	does(t, m, expired, closed, machine.Repair{Committed: at5, Owed: marked, End: machine.EndExpired, Err: errBoom})
+	f := alone(kv.CursorAt(3), kv.Owed{Why: kv.OwesListing, At: 3})
+	does(t, m, machine.Repaired{Cursor: f.Cursor, Owed: f.Owed, NewLog: true}, machine.ApplyStore{Flush: f})
+	does(t, m, storeOK, machine.Committed{Flush: f, Moved: true}, machine.OpenWatch{After: f.Cursor})
+	does(t, m, machine.Opened{Head: 3}, machine.CaughtUp{Cursor: f.Cursor}, room)
+	return m
+}
+
+// TestAuditIsOvertakenByARepair: it saw the log and the fold as they were before, so it settles nothing, and no answer
+// of its is heard. The next one is.
+func TestAuditIsOvertakenByARepair(t *testing.T) {
+	for _, in := range []machine.Audited{{Before: 5}, {Before: 5, Unproven: true}, {Contradiction: errBoom}, {Err: errBoom}} {
+		m := overtaken(t)
+		does(t, m, in, hold)
+		if owed, unproven := m.Owed(); owed.Why != kv.OwesListing || unproven {
+			t.Errorf("after %+v: owed %v, unproven %v", in, owed, unproven)
+		}
+		c := kv.CursorAt(3)
+		does(t, m, auditDue, machine.Audit{Committed: c, Owed: kv.Owed{Why: kv.OwesListing, At: 3}})
+		does(t, m, machine.Audited{Before: 3}, machine.ApplyStore{Flush: alone(c, kv.Owed{})}, hold)
+	}
+}
+
+// TestAuditIsOvertakenByAWatchThatOwes: the audit's listing may be of the log before the watch.
+func TestAuditIsOvertakenByAWatchThatOwes(t *testing.T) {
+	m := auditing(t)
+	does(t, m, lost, closed, machine.Arm{Timer: machine.TimerOpen})
+	does(t, m, openDue, machine.OpenWatch{After: at5})
+	both := kv.Owed{Why: kv.OwesMarkers | kv.OwesIdentity, At: 5}
+	f := alone(at5, both)
+	does(t, m, machine.Opened{Head: 5, Owes: kv.OwesIdentity}, machine.CaughtUp{Cursor: at5}, machine.ApplyStore{Flush: f}, room)
+	does(t, m, storeOK, machine.Committed{Flush: f})
+	does(t, m, machine.Audited{Before: 5}, hold)
+	does(t, m, auditDue, machine.Audit{Committed: at5, Owed: both})
+}

@@ -21,7 +21,7 @@ func (m *M) begin(out []Effect) []Effect {
 }
 
 func (m *M) repair(out []Effect) []Effect {
-	m.repairing, m.since = true, kv.Owed{}
+	m.repairing, m.since, m.overtaken = true, kv.Owed{}, true
 	return append(out, Repair{Committed: m.committed, Owed: m.owed, End: m.endKind, Err: m.end})
 }
 
@@ -107,6 +107,7 @@ func (m *M) settle(out []Effect) []Effect {
 func (m *M) audited(in Audited, out []Effect) []Effect {
 	m.auditing = false
 	switch {
+	case m.overtaken:
 	case in.Contradiction != nil:
 		if m.phase == PhaseWatching {
 			out = append(out, CloseWatch{})
@@ -126,7 +127,7 @@ func (m *M) audit(out []Effect) []Effect {
 	switch {
 	case !wanted || m.auditing || m.auditArmed:
 	case m.auditDue:
-		m.auditing, m.auditDue = true, false
+		m.auditing, m.auditDue, m.overtaken = true, false, false
 		out = append(out, Audit{Committed: m.committed, Owed: m.stored})
 	default:
 		m.auditArmed = true

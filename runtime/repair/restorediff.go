@@ -19,13 +19,21 @@ type difference struct {
 	// taken are the keys whose entry the artifact has, vanished those that it lacks: in ordered form, without the space
 	// byte, each with the version of the fold's row, on which the decision rests.
 	taken, vanished *spill
+	spills          []*spill // all to close
 }
 
 func newDifference(scope kv.Scope, scratch string, r *Report) *difference {
-	return &difference{scope: scope, r: r, taken: newSpill(scratch), vanished: newSpill(scratch)}
+	d := &difference{scope: scope, r: r, taken: newSpill(scratch), vanished: newSpill(scratch)}
+	d.spills = append(d.spills, d.taken, d.vanished)
+	return d
 }
 
-func (d *difference) close() error { return errors.Join(d.taken.close(), d.vanished.close()) }
+func (d *difference) close() (err error) {
+	for _, s := range d.spills {
+		err = errors.Join(err, s.close())
+	}
+	return err
+}
 
 // keyRange is a half-open range of store keys.
 type keyRange struct{ lower, upper []byte }

@@ -15,95 +15,75 @@ func (x *restoring) spareListed(ctx context.Context, here Manifest, d *differenc
 	if err := x.readLog(ctx); err != nil {
 		return err
 	}
-	before := x.info
-	listing := newSorter(x.p.o.Scratch, x.p.o.RunBytes)
-	defer func() { err = errors.Join(err, listing.close()) }()
-	for k, err := range x.p.log.LastVersions(ctx, x.p.scope) {
-		if err != nil {
-			return fmt.Errorf("list the bucket: %w", err)
-		}
-		if err := listing.add(k); err != nil {
-			return err
-		}
+	judge := func(l *listing) error {
+		x.q.Cursor.SeenEvicting = x.q.Cursor.SeenEvicting || l.agedOut
+		return x.saw(l.after, here)
 	}
-	if err := x.readLog(ctx); err != nil {
+	l, err := x.p.list(ctx, created(x.info), x.info, judge)
+	if err != nil {
 		return err
 	}
-	keys, err := listing.sorted(ctx)
+	defer func() { err = errors.Join(err, l.keys.close()) }()
+	keys, err := l.keys.sorted(ctx)
 	if err != nil {
 		return err
 	}
 	left := newSpill(x.p.o.Scratch)
-	highest, err := x.sift(ctx, here, keys, d.vanished, left)
-	if err != nil {
-		return errors.Join(err, left.close())
+	d.spills = append(d.spills, left)
+	if err := x.sift(ctx, here, keys, d.vanished, left); err != nil {
+		return err
 	}
-	old := d.vanished
-	d.vanished = left
 	x.r.Listed = keys.n
-	return errors.Join(x.plausible(before, x.info, keys.n, highest), old.close())
+	if err := l.plausible(keys.n, x.r); err != nil {
+		return err
+	}
+	gone, err := x.p.confirm(ctx, left, l, x.r, judge)
+	if err != nil {
+		return err
+	}
+	d.spills = append(d.spills, gone)
+	d.vanished = gone
+	return nil
 }
 
-// sift copies into left the vanished keys that are deleted for good, and returns the highest listed revision. Both
-// sequences are in key order.
-func (x *restoring) sift(ctx context.Context, here Manifest, keys *sortedKeys, vanished, left *spill) (highest uint64, err error) {
+// sift copies into left the vanished keys that the bucket does not list with a value. Both sequences are in key order.
+func (x *restoring) sift(ctx context.Context, here Manifest, keys *sortedKeys, vanished, left *spill) error {
 	rows, err := vanished.read()
 	if err != nil {
-		return 0, err
+		return err
 	}
-	row := rows.next()
-	decide := func(listed bool) error {
-		local := protocol.KeyState{Present: true, Revision: rows.version.Rank()}
-		if protocol.RestoreKey(local, protocol.KeyState{}, false, listed) == protocol.RestoreDelete {
-			return left.add(rows.key, rows.version, 0)
-		}
-		return nil
-	}
-	for keys.next() {
-		if keys.n%checkEvery == 0 && ctx.Err() != nil {
-			return 0, ctx.Err()
-		}
-		highest = max(highest, keys.rank)
-		for ; row && bytes.Compare(rows.key, keys.key) < 0; row = rows.next() {
-			if err := decide(false); err != nil {
-				return 0, err
+	for more := keys.next(); rows.next(); {
+		order := 1
+		for ; more; more = keys.next() {
+			if order = bytes.Compare(keys.key, rows.key); order >= 0 {
+				break
+			}
+			if keys.n%checkEvery == 0 && ctx.Err() != nil {
+				return ctx.Err()
 			}
 		}
-		if !row || !bytes.Equal(rows.key, keys.key) {
+		listed := more && order == 0 && keys.hasValue()
+		if listed && missed(keys.rank, rows.version, here.Cursor) {
+			return &unfit{why: fmt.Sprintf("lacks what the bucket has had of a key since revision %d, and the fold has revision %v of it", keys.rank, rows.version)}
+		}
+		local := protocol.KeyState{Present: true, Revision: rows.version.Rank()}
+		if protocol.RestoreKey(local, protocol.KeyState{}, false, listed) != protocol.RestoreDelete {
 			continue
 		}
-		if keys.hasValue() && keys.rank > rows.version.Rank() && keys.rank <= here.Cursor.Revision() {
-			return 0, &unfit{why: fmt.Sprintf("lacks a key that the bucket has had at revision %d ever since, and the fold has it as it was at %d", keys.rank, rows.version.Rank())}
-		}
-		if err := decide(keys.hasValue()); err != nil {
-			return 0, err
-		}
-		row = rows.next()
-	}
-	for ; row; row = rows.next() {
-		if err := decide(false); err != nil {
-			return 0, err
+		if err := left.add(rows.key, rows.version, 0); err != nil {
+			return err
 		}
 	}
-	return highest, errors.Join(keys.err, rows.err)
+	for keys.next() { // the rest is only counted
+		if keys.n%checkEvery == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return errors.Join(rows.err, keys.err)
 }
 
-// errListing: a listing does not fit to the log that it is of.
-var errListing = errors.New("the listing can't be right")
-
-// plausible judges a listing by the log before and after it.
-func (x *restoring) plausible(before, after kv.LogInfo, listed, highest uint64) error {
-	l := protocol.Listing{CreatedPlanned: created(before), CreatedAfter: created(after), HeadBefore: before.Last, HeadAfter: after.Last,
-		Highest: highest, Listed: listed}
-	if x.p.scope.IsAll() {
-		l.KeysBefore, l.KeysAfter = before.Subjects, after.Subjects
-	}
-	ok := protocol.ListingPlausible(l)
-	x.r.decide("listing_plausible", fmt.Sprint(ok), "head_before", l.HeadBefore, "head_after", l.HeadAfter, "highest", highest,
-		"listed", listed, "keys_before", l.KeysBefore, "keys_after", l.KeysAfter)
-	if !ok {
-		return fmt.Errorf("%w: it has %d keys up to revision %d, and the log went from %d keys at revision %d to %d at %d",
-			errListing, listed, highest, l.KeysBefore, l.HeadBefore, l.KeysAfter, l.HeadAfter)
-	}
-	return nil
+// missed reports whether an artifact at this cursor that lacks the key is not complete: the listed value is later than the
+// fold's row, and no resume from the cursor will deliver it.
+func missed(listed uint64, row kv.Version, cursor kv.Cursor) bool {
+	return listed > row.Rank() && listed <= cursor.Revision()
 }

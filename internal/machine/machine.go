@@ -69,6 +69,7 @@ type M struct {
 	caughtUp  bool // with the current watch's head
 	hydrated  bool // it was so once
 	bulk      bool // far behind, until caught up
+	bulked    bool // a bulk flush is committed since it was caught up last
 
 	pending        []Segment
 	pendingUpdates int
@@ -277,6 +278,7 @@ func (m *M) failed(err error, fatal bool, out []Effect) []Effect {
 func (m *M) flushDone(out []Effect) []Effect {
 	moved := m.committed != m.flush.Cursor
 	m.committed, m.stored = m.flush.Cursor, m.flush.Owed
+	m.bulked = m.bulked || m.flush.Bulk
 	m.failures = 0
 	m.stage = stageIdle
 	out = append(out, Committed{Flush: m.flush, Moved: moved})
@@ -288,8 +290,8 @@ func (m *M) noteCaughtUp(out []Effect) []Effect {
 	if m.caughtUp || !m.headKnown || !protocol.Hydrated(m.committed.Revision(), m.head) {
 		return out
 	}
-	out = append(out, CaughtUp{Cursor: m.committed, First: !m.hydrated, Bulk: m.bulk, Relisted: m.relisting})
-	m.caughtUp, m.hydrated, m.bulk = true, true, false
+	out = append(out, CaughtUp{Cursor: m.committed, First: !m.hydrated, Bulk: m.bulked, Relisted: m.relisting})
+	m.caughtUp, m.hydrated, m.bulk, m.bulked = true, true, false, false
 	return out
 }
 

@@ -107,3 +107,26 @@ func TestAuditIsOvertakenByAWatchThatOwes(t *testing.T) {
 	does(t, m, machine.Audited{Before: 5}, hold)
 	does(t, m, auditDue, machine.Audit{Committed: at5, Owed: both})
 }
+
+// TestBulkAcrossWatches: bulk flushes are told of at the next time that the fold has caught up, whichever watch that is
+// with, and only then.
+func TestBulkAcrossWatches(t *testing.T) {
+	m := begin(t, mending(), at5, kv.Owed{}, machine.OpenWatch{After: at5})
+	does(t, m, machine.Opened{Head: 16, Backlog: 11}, machine.Receive{Max: 10, MaxBytes: 100, Gather: true})
+	f := flush{Segments: []uint64{1}, Updates: 10, Cursor: kv.CursorAt(15), Bulk: true}
+	bulk := machine.Segment{ID: 1, Updates: 10, High: kv.Revision(15)}
+	gather := machine.Receive{Max: 10, MaxBytes: 100, Gather: true}
+	does(t, m, machine.Received{Segment: bulk}, machine.RunHooks{Flush: f}, gather)
+	does(t, m, hooksOK, machine.ApplyStore{Flush: f})
+	does(t, m, storeOK, machine.Committed{Flush: f, Moved: true})
+	does(t, m, lost, closed, machine.Arm{Timer: machine.TimerOpen})
+	does(t, m, openDue, machine.OpenWatch{After: f.Cursor})
+	does(t, m, machine.Opened{Head: 16, Backlog: 1}, room)
+	last := one(2, kv.CursorAt(16), kv.Owed{})
+	does(t, m, received(2, 16), machine.RunHooks{Flush: last}, room)
+	does(t, m, hooksOK, machine.ApplyStore{Flush: last})
+	does(t, m, storeOK, machine.Committed{Flush: last, Moved: true}, machine.CaughtUp{Cursor: last.Cursor, First: true, Bulk: true})
+	does(t, m, lost, closed, machine.Arm{Timer: machine.TimerOpen})
+	does(t, m, openDue, machine.OpenWatch{After: last.Cursor})
+	does(t, m, machine.Opened{Head: 16}, machine.CaughtUp{Cursor: last.Cursor}, room)
+}

@@ -247,7 +247,7 @@ func TestRefusesForeignStores(t *testing.T) {
 		t.Fatal(err)
 	}
 	var se *fold.ScopeError
-	if _, err := b.Start(bounded(t)); !errors.As(err, &se) || se.Stored != "all" || se.Want != "route." {
+	if _, err := b.Start(bounded(t)); !errors.As(err, &se) || se.Stored != ">" || se.Want != "route." {
 		t.Fatalf("store of another scope: %v", err)
 	}
 }

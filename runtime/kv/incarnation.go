@@ -122,14 +122,15 @@ func ParseOwed(b []byte) (Owed, error) {
 	if len(b) < 3 || b[0] != owedGen || Owes(b[1])&^owesAll != 0 {
 		return Owed{}, fmt.Errorf("kv: audit record of %d bytes is not one", len(b))
 	}
-	at, n := binary.Uvarint(b[2:])
-	if n != len(b)-2 {
+	r := varints{b: b[2:]}
+	at := r.unsigned()
+	if r.bad || len(r.b) != 0 {
 		return Owed{}, fmt.Errorf("kv: audit record of %d bytes is not one", len(b))
 	}
 	return Owed{Why: Owes(b[1]), At: at}, nil
 }
 
-// varints reads varints one after the other; bad is set by the first that is not there.
+// varints reads varints one after the other; bad is set by the first that is not there, or is longer than it need be.
 type varints struct {
 	b   []byte
 	bad bool
@@ -146,7 +147,7 @@ func (r *varints) signed() int64 {
 }
 
 func (r *varints) took(v uint64, n int) uint64 {
-	if n <= 0 {
+	if n <= 0 || n > 1 && r.b[n-1] == 0 {
 		r.bad, r.b = true, nil
 		return 0
 	}

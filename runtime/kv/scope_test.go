@@ -70,7 +70,7 @@ func TestFiltersGolden(t *testing.T) {
 		}
 	}
 	filters, exact := AllKeys().Filters()
-	if !slices.Equal(filters, []string{">"}) || !exact || !AllKeys().IsAll() || AllKeys().String() != "all" || AllKeys().List() != nil {
+	if !slices.Equal(filters, []string{">"}) || !exact || !AllKeys().IsAll() || AllKeys().String() != ">" || AllKeys().List() != nil {
 		t.Error("the zero scope is the whole bucket")
 	}
 	if s, err := Prefixes("a", "", "b"); err != nil || !s.IsAll() {
@@ -86,6 +86,27 @@ func TestPrefixRefusals(t *testing.T) {
 	}
 	if _, err := Prefixes(); err == nil {
 		t.Error("no prefixes is no scope")
+	}
+}
+
+// The text of a scope names it, and nothing else reads as one.
+func TestScopeText(t *testing.T) {
+	for _, c := range []struct{ text, written string }{
+		{">", ">"}, {"a.", "a."}, {"b,a.", "a.,b"}, {"a.b.,a.", "a."}, {"all", "all"}, {"", ">"}, {"a,", ">"},
+	} {
+		s, err := ParseScope(c.text)
+		if err != nil || s.String() != c.written {
+			t.Errorf("%q is %v, %v", c.text, s, err)
+		}
+	}
+	for _, bad := range []string{">,a", "a.>", ".", " a", "a, b", "a..b", "*"} {
+		if s, err := ParseScope(bad); !errors.Is(err, ErrInvalidKey) || !s.IsAll() {
+			t.Errorf("%q is %v, %v", bad, s, err)
+		}
+	}
+	all, err := ParseScope("all")
+	if err != nil || all.IsAll() {
+		t.Errorf(`"all" is a prefix as any other: %v, %v`, all, err)
 	}
 }
 
@@ -146,6 +167,45 @@ func TestScopeAgainstBruteForce(t *testing.T) {
 	})
 }
 
+// Every two scopes of a few prefixes: one covers the other exactly when it has all of its keys.
+func TestScopeCovers(t *testing.T) {
+	prefixes := []string{"a", "a.", "a.b", "a.b.", "ab", "b", "b.a"}
+	var keys []string
+	for _, p := range prefixes {
+		for _, end := range []string{"", "a", "b", "-", ".a", ".b", "a.a"} {
+			if key := p + end; ValidKey(key) == nil {
+				keys = append(keys, key)
+			}
+		}
+	}
+	keys = append(keys, "c")
+	scopes := []Scope{AllKeys()}
+	for set := 1; set < 1<<len(prefixes); set++ {
+		var chosen []string
+		for i, p := range prefixes {
+			if set>>i&1 == 1 {
+				chosen = append(chosen, p)
+			}
+		}
+		s, err := Prefixes(chosen...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scopes = append(scopes, s)
+	}
+	for _, s := range scopes {
+		if back, err := ParseScope(s.String()); err != nil || !back.Covers(s) || !s.Covers(back) || back.String() != s.String() {
+			t.Fatalf("%v became %v, %v", s, back, err)
+		}
+		for _, other := range scopes {
+			outside := slices.IndexFunc(keys, func(key string) bool { return other.Contains(key) && !s.Contains(key) })
+			if got := s.Covers(other); got != (outside < 0) {
+				t.Fatalf("%v covers %v: %v", s, other, got)
+			}
+		}
+	}
+}
+
 type failer interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -159,6 +219,9 @@ func checkScope(t failer, prefixes, keys []string) {
 	}
 	if err != nil {
 		return
+	}
+	if back, err := ParseScope(s.String()); err != nil || !slices.Equal(back.List(), s.List()) {
+		t.Fatalf("%q: text %q became %v, %v", prefixes, s, back, err)
 	}
 	filters, exact := s.Filters()
 	for i, a := range filters {

@@ -199,6 +199,8 @@ func TestRestoreKeyDoesNothingNeedless(t *testing.T) {
 			t.Errorf("%+v: deletes", in)
 		case got == RestoreTake && in.Local && in.Identical:
 			t.Errorf("%+v: takes what it has", in)
+		case got == RestoreKeep && in.Artifact && in.Local && !in.Identical && in.LocalRev <= in.ArtifactRev:
+			t.Errorf("%+v: keeps what is not known to be newer", in)
 		case got == RestoreKeep && in.Artifact && !in.Local:
 			t.Errorf("%+v: leaves a key out", in)
 		}

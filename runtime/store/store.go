@@ -23,6 +23,8 @@ var (
 	ErrPoisoned = errors.New("store refuses writes after a failed one")
 	// ErrBusy: snapshots, iterators or values are open, so the store can't close; it goes on.
 	ErrBusy = errors.New("store in use")
+	// ErrReadOnly: the store was opened to be read only, which every call that would write says.
+	ErrReadOnly = errors.New("store is read-only")
 	// ErrDiskFull: too little space is left to write safely; reads go on.
 	ErrDiskFull = errors.New("disk full")
 )

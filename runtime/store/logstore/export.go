@@ -26,6 +26,9 @@ func (s *Store) Export(ctx context.Context, dir string) error {
 		return err
 	}
 	defer s.release()
+	if s.o.ReadOnly {
+		return s.readOnlyError()
+	}
 	names, err := s.o.FS.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return ioError("export to", dir, err)

@@ -55,6 +55,12 @@ type Options struct {
 	// CompactBytes is how much the log grows, at least, before it is rewritten; 0 is DefaultCompactBytes. It must also
 	// have grown by more than the live data, so rewriting costs at most one byte for each byte applied.
 	CompactBytes int64
+	// ReadOnly opens a log that is there to be read: no file is created, changed or removed, a torn tail is left where it
+	// is and counts for nothing, and whatever would write is store.ErrReadOnly, Sync, Settle and Export too. It takes the
+	// log's lock like any other open, where its file is there; a copy that no store has had open has none, and must not be
+	// opened by a writer meanwhile. Durable is what was read: a tail that a killed process wrote may still be lost with
+	// the machine's power.
+	ReadOnly bool
 	// FS is the file system; nil is the operating system's.
 	FS    FS
 	Hooks Hooks

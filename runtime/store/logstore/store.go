@@ -55,7 +55,8 @@ type Recovery struct {
 	Created bool
 	// Format is the file's format.
 	Format int
-	// TornBytes is the length of the torn tail that was dropped; 0 for a file that ended cleanly.
+	// TornBytes is the length of the torn tail that was dropped, or is not read when the store is read-only; 0 for a file
+	// that ended cleanly.
 	TornBytes int64
 }
 
@@ -83,16 +84,17 @@ func Open(path string, o Options) (*Store, error) {
 	if o.FS == (osFS{}) {
 		path = realPath(path)
 	}
-	if err := o.FS.MkdirAll(filepath.Dir(path)); err != nil {
-		return nil, ioError("create the directory of", path, err)
-	}
-	lock, err := o.FS.Lock(path + lockSuffix)
+	lock, err := o.lock(path)
 	if err != nil {
-		return nil, fmt.Errorf("logstore: open %s: %w", path, err)
+		return nil, err
 	}
 	s := &Store{name: name, path: path, o: o, lock: lock}
 	s.group.write = s.writeFrame
-	if err := s.open(); err != nil {
+	open := s.open
+	if o.ReadOnly {
+		open = s.openReadOnly
+	}
+	if err := open(); err != nil {
 		if s.file != nil {
 			err = errors.Join(err, s.file.Close())
 		}
@@ -114,11 +116,7 @@ func (s *Store) open() error {
 		return ioError("open", s.path, err)
 	}
 	s.file = file
-	size, err := file.Size()
-	if err != nil {
-		return ioError("open", s.path, err)
-	}
-	l, err := load(s.path, file, size)
+	l, size, err := s.load()
 	if err != nil {
 		return err
 	}
@@ -130,10 +128,25 @@ func (s *Store) open() error {
 	if err := file.Sync(); err != nil {
 		return ioError("sync", s.path, err)
 	}
+	s.adopt(l)
+	return nil
+}
+
+// load reads the open file.
+func (s *Store) load() (*loaded, int64, error) {
+	size, err := s.file.Size()
+	if err != nil {
+		return nil, 0, ioError("open", s.path, err)
+	}
+	l, err := load(s.path, s.file, size)
+	return l, size, err
+}
+
+// adopt makes what was loaded the store's state.
+func (s *Store) adopt(l *loaded) {
 	s.rec = Recovery{Format: l.format, TornBytes: l.torn}
 	s.table, s.cursor, s.durable = l.table, l.cursor, l.cursor
 	s.size, s.synced, s.base, s.format = l.good, l.good, l.base, l.format
-	return nil
 }
 
 func (s *Store) create() error {
@@ -236,6 +249,9 @@ func (s *Store) writableLocked() error {
 	if s.closed {
 		return s.closedError()
 	}
+	if s.o.ReadOnly {
+		return s.readOnlyError()
+	}
 	return s.broken
 }
 
@@ -258,7 +274,10 @@ func (s *Store) Close() error {
 		s.flush.Stop()
 	}
 	s.mu.Unlock()
-	err := s.syncFile()
+	var err error
+	if !s.o.ReadOnly {
+		err = s.syncFile()
+	}
 
 	s.syncing.Lock()
 	defer s.syncing.Unlock()

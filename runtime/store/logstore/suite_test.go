@@ -17,6 +17,9 @@ func harness() storetest.Harness {
 	}
 	return storetest.Harness{
 		MaxValue: logstore.MaxValue,
+		OpenReadOnly: func(dir string) (store.Store, error) {
+			return opened(logstore.Open(dir, logstore.Options{ReadOnly: true}))
+		},
 		Open: func(dir string, m storetest.Mode) (store.Store, error) {
 			if err := os.MkdirAll(dir, 0o700); err != nil {
 				return nil, err

@@ -67,6 +67,9 @@ func (s *Store) mayApply(ctx context.Context, b *store.Batch) (uint64, error) {
 	if s.closed.Load() {
 		return 0, store.ErrClosed
 	}
+	if s.opts.ReadOnly {
+		return 0, store.ErrReadOnly
+	}
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -153,6 +156,9 @@ func (s *Store) Sync(ctx context.Context) error {
 	defer s.write.Unlock()
 	if s.closed.Load() {
 		return store.ErrClosed
+	}
+	if s.opts.ReadOnly {
+		return fmt.Errorf("pebblestore: sync: %w", store.ErrReadOnly)
 	}
 	if err := ctx.Err(); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/typedfold/fold/runtime/store"
 )
 
 // Export writes a checkpoint into dir: hard links where it is on the same file system, so that it costs little and
@@ -26,6 +27,9 @@ func (s *Store) export(ctx context.Context, dir string) error {
 		return err
 	}
 	defer s.refs.release()
+	if s.opts.ReadOnly {
+		return store.ErrReadOnly
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -73,6 +77,9 @@ func (s *Store) Settle(ctx context.Context) error {
 		return err
 	}
 	defer s.refs.release()
+	if s.opts.ReadOnly {
+		return fmt.Errorf("pebblestore: settle: %w", store.ErrReadOnly)
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}

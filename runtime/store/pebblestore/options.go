@@ -66,6 +66,11 @@ type Options struct {
 	// Events, when not nil, hears of flushes, compactions and the like. It is called on Pebble's own goroutines and
 	// must not call the store.
 	Events *pebble.EventListener
+	// ReadOnly opens a store that is there to be read: no file is created, changed or removed, and whatever would write is
+	// store.ErrReadOnly, Sync, Settle and Export too. The directory is locked against a writer like by any other open,
+	// where it has a lock's file; a copy that no store has had open has none, and must not be opened by a writer meanwhile.
+	// Durable is what was read: a tail that a killed process wrote may still be lost with the machine's power.
+	ReadOnly bool
 	// FS is where the files are; nil is the operating system's.
 	FS vfs.FS
 }

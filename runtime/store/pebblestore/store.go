@@ -88,14 +88,16 @@ func Open(dir string, o Options) (*Store, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.stop = cancel
-	if s.opts.Durability == Interval {
+	if s.opts.Durability == Interval && !s.opts.ReadOnly {
 		s.flusher.Go(func() { s.flushLoop(ctx) })
 	}
 	return s, nil
 }
 
 func (s *Store) open() (err error) {
-	if err := makeDir(s.opts.FS, s.dir); err != nil {
+	if s.opts.ReadOnly {
+		s.opts.FS = readOnlyFS{s.opts.FS}
+	} else if err := makeDir(s.opts.FS, s.dir); err != nil {
 		return err
 	}
 	if s.path, err = realPath(s.opts.FS, s.dir); err != nil {
@@ -110,15 +112,11 @@ func (s *Store) open() (err error) {
 		}
 	}()
 	s.log = newLogger(s.opts.Logger)
-	if err := removeLeftovers(s.opts.FS, s.path); err != nil {
+	if err := s.prepareDisk(); err != nil {
 		return err
 	}
-	if s.disk, err = newDisk(s.opts.FS, s.path, s.opts.MinFreeBytes, s.opts.BallastBytes); err != nil {
-		return err
-	}
-	s.fs = vfs.OnDiskFull(s.opts.FS, s.disk.releaseBallast)
-
 	p := s.opts.pebbleOptions(s.fs, &s.hydrating)
+	p.ReadOnly = s.opts.ReadOnly
 	p.Lock, p.Logger, p.EventListener = s.lock, s.log, s.log.events(s.opts.Events)
 	if p.Cache = s.opts.Cache; p.Cache == nil {
 		p.Cache = pebble.NewCache(s.opts.CacheBytes)
@@ -143,10 +141,26 @@ func (s *Store) open() (err error) {
 	return nil
 }
 
+// prepareDisk removes what a crash left, and watches the space; neither for a store that is only read.
+func (s *Store) prepareDisk() (err error) {
+	if s.opts.ReadOnly {
+		s.fs = s.opts.FS
+		return nil
+	}
+	if err := removeLeftovers(s.opts.FS, s.path); err != nil {
+		return err
+	}
+	if s.disk, err = newDisk(s.opts.FS, s.path, s.opts.MinFreeBytes, s.opts.BallastBytes); err != nil {
+		return err
+	}
+	s.fs = vfs.OnDiskFull(s.opts.FS, s.disk.releaseBallast)
+	return nil
+}
+
 // releaseCompactions lets those begin that Open held back. Pebble looks for them when its tables change.
 func (s *Store) releaseCompactions() error {
 	s.hydrating.Store(false)
-	if s.db.Metrics().Levels[0].Sublevels <= 1 {
+	if s.opts.ReadOnly || s.db.Metrics().Levels[0].Sublevels <= 1 {
 		return nil
 	}
 	return s.log.guard(func() error { _, err := s.db.AsyncFlush(); return err })
@@ -245,6 +259,8 @@ func openError(err error) error {
 	switch {
 	case pebble.IsCorruptionError(err):
 		return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	case errors.Is(err, pebble.ErrDBDoesNotExist):
+		return fmt.Errorf("%w: %w", os.ErrNotExist, err)
 	case isOtherFormat(err):
 		return fmt.Errorf("%w: this build reads up to %s: %w", store.ErrFormat, Format, err)
 	}

@@ -11,6 +11,9 @@ import (
 func harness() storetest.Harness {
 	return storetest.Harness{
 		Open: func(dir string, m storetest.Mode) (store.Store, error) { return Open(dir, testOptions(m)) },
+		OpenReadOnly: func(dir string) (store.Store, error) {
+			return Open(dir, Options{ReadOnly: true, CacheBytes: 4 << 20})
+		},
 	}
 }
 

@@ -27,6 +27,8 @@ type childTask struct {
 const (
 	// childOpen opens the directory, says what it saw, and closes.
 	childOpen = "open"
+	// childRead does so to read only.
+	childRead = "read"
 	// childWrite applies the script from the store's cursor on until it is killed, a line for each.
 	childWrite = "write"
 
@@ -56,8 +58,12 @@ func runChild(h Harness) {
 }
 
 func (task childTask) run(h Harness) error {
-	s, err := h.Open(task.Dir, task.Mode)
-	if task.Op == childOpen {
+	open := func() (store.Store, error) { return h.Open(task.Dir, task.Mode) }
+	if task.Op == childRead {
+		open = func() (store.Store, error) { return h.OpenReadOnly(task.Dir) }
+	}
+	s, err := open()
+	if task.Op == childOpen || task.Op == childRead {
 		switch {
 		case errors.Is(err, store.ErrLocked):
 			fmt.Println(childSawLocked)

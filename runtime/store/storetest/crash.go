@@ -34,11 +34,15 @@ func crash(t *testing.T, h Harness, mode Mode, s Script) {
 	dir, r := tempDir(t), rand.New(rand.NewPCG(8, 9))
 	for cycle := range crashCycles {
 		acked, durable := killOne(t, childTask{Op: childWrite, Dir: dir, Mode: mode, Script: s}, 1+r.IntN(150))
+		seen := lookAfterKill(t, h, s, dir)
 		o, err := h.Open(dir, mode)
 		if err != nil {
 			t.Fatalf("cycle %d: open after the kill: %v", cycle, err)
 		}
 		got := o.Cursor().Revision()
+		if seen != nil && *seen != o.Cursor() {
+			t.Errorf("cycle %d: recovered cursor %v; opened to be read only it was %v", cycle, o.Cursor(), *seen)
+		}
 		if mode == ModeSync {
 			durable = acked
 		}

@@ -36,6 +36,8 @@ type Harness struct {
 	// Open opens the store in dir, and creates it when dir is missing or empty. In ModeInterval the interval is some
 	// milliseconds. A path for Bulk batches should be taken at sizes of a few updates.
 	Open func(dir string, m Mode) (store.Store, error)
+	// OpenReadOnly opens the store in dir as one that is only read; nil for an implementation that has no such mode.
+	OpenReadOnly func(dir string) (store.Store, error)
 	// MaxValue is the longest value that Apply takes, where the implementation has such a limit: one byte more is
 	// refused. 0 is no limit, and 64 MiB are tried.
 	MaxValue int
@@ -92,6 +94,12 @@ func Run(t *testing.T, h Harness) {
 		{"BulkIsPlain", testBulkIsPlain},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, h) })
+	}
+	if h.OpenReadOnly != nil {
+		t.Run("ReadOnly", func(t *testing.T) { testReadOnly(t, h) })
+		t.Run("ReadOnlyLocked", func(t *testing.T) { testReadOnlyLocked(t, h) })
+		t.Run("ReadOnlyMakesNothing", func(t *testing.T) { testReadOnlyMakesNothing(t, h) })
+		t.Run("ReadOnlyExport", func(t *testing.T) { testReadOnlyExport(t, h) })
 	}
 }
 

@@ -296,16 +296,32 @@ func TestCursorExpired(t *testing.T) {
 	if err := stream.Purge(bounded(t), jetstream.WithPurgeSequence(8)); err != nil {
 		t.Fatal(err)
 	}
-	tb = start(t, bucket, openStore(t, backends[1], dir), startOptions{})
-	select {
-	case <-tb.f.Done():
-	case <-bounded(t).Done():
-		t.Fatal("the fold resumes over a hole")
-	}
+	tb = start(t, bucket, openStore(t, backends[1], dir), startOptions{fold: fold.Options{Repair: fold.RepairOptions{Mode: fold.RepairOff}}})
+	ended(t, tb)
 	var expired *fold.ExpiredError
 	if err := tb.f.Err(); !errors.Is(err, fold.ErrCursorExpired) || !errors.As(err, &expired) || expired.First != 8 || expired.Cursor.Revision() != 1 {
 		t.Fatalf("stopped with %v", err)
 	}
 	wantRoute(t, tb, "t", "a", "1")
 	wantRoute(t, tb, "t", "9", "")
+	tb.close(t)
+
+	tb = start(t, bucket, openStore(t, backends[1], dir), startOptions{})
+	tb.hydrated(t)
+	wantRoute(t, tb, "t", "a", "")
+	wantRoute(t, tb, "t", "9", "2")
+	wantRoute(t, tb, "t", "5", "") // revision 7, purged with its key
+	if r := tb.f.Status().Repair; r == nil || r.Plan != "relist" || r.Deleted != 1 {
+		t.Errorf("status tells of the repair %+v", r)
+	}
+}
+
+// ended waits until the fold has stopped by itself.
+func ended(t *testing.T, tb *tables) {
+	t.Helper()
+	select {
+	case <-tb.f.Done():
+	case <-bounded(t).Done():
+		t.Fatalf("the fold goes on: %+v", tb.f.Status())
+	}
 }

@@ -393,7 +393,7 @@ func TestCutAndBurst(t *testing.T) {
 				}
 				cut()
 				if evicts {
-					<-tb.f.Done()
+					ended(t, tb)
 					if err := tb.f.Err(); !errors.Is(err, fold.ErrCursorExpired) {
 						t.Errorf("stopped with %v", err)
 					}
@@ -405,11 +405,16 @@ func TestCutAndBurst(t *testing.T) {
 				wantRoute(t, tb, "t", "a", "49")
 				tb.close(t)
 				cut()
-				tb = start(t, log, openStore(t, backends[0], dir), startOptions{})
-				<-tb.f.Done()
+				off := fold.Options{Repair: fold.RepairOptions{Mode: fold.RepairOff}}
+				tb = start(t, log, openStore(t, backends[0], dir), startOptions{fold: off})
+				ended(t, tb)
 				if err := tb.f.Err(); !errors.Is(err, fold.ErrCursorExpired) {
 					t.Errorf("a cold start over a hole stopped with %v", err)
 				}
+				tb.close(t)
+				tb = start(t, log, openStore(t, backends[0], dir), startOptions{})
+				tb.caughtUp(t, log)
+				wantRoute(t, tb, "t", "a", "49")
 				tb.close(t)
 			})
 		})

@@ -76,13 +76,19 @@ func sinceNano(t int64) int64 {
 	return max(time.Now().UnixNano()-t, 1)
 }
 
-// openedWith is what a watch's beginning means to the machine.
-func openedWith(info kv.LogInfo, after kv.Cursor, relist bool) machine.Opened {
+// openedWith is what a watch's beginning means to the machine. listed is where the listing began that a repair compared
+// the fold with before this re-list; 0 when there was none. A marker written since may have vanished before the re-list:
+// the seed takes it as an axiom that none does (axiom 6), here it is a gap like any other.
+func openedWith(info kv.LogInfo, after kv.Cursor, listed uint64) machine.Opened {
 	o := machine.Opened{Head: info.Last, Evicted: protocol.HasEvicted(info.Retention.Kernel())}
 	switch {
-	case relist:
+	case after.IsNone():
 		o.Backlog = info.Subjects
 		o.Owes = owesListing(info)
+		gap := protocol.Gap{Missing: listed != 0 && info.Last > listed, Markers: protocol.MarkersCanVanish(info.Markers, 0)}
+		if protocol.GapNeedsAudit(gap) {
+			o.Owes |= kv.OwesMarkers
+		}
 	default:
 		o.Backlog = info.Last - min(info.Last, after.Revision())
 		if info.Identity != protocol.LogSame {

@@ -100,6 +100,7 @@ type event struct {
 
 	report *repair.Report  // of a repair or an audit that has ended
 	known  *kv.Incarnation // with Repaired
+	listed uint64          // with Repaired: see repair.Outcome
 	audit  uint64          // which audit injected this; 0 is the repair
 }
 

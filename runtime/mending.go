@@ -32,6 +32,7 @@ type mending struct {
 	// The loop's goroutine has the rest.
 	report      *repair.Report // of the last repair
 	auditReport *repair.Report
+	listed      uint64 // repair.Outcome.Listed of the last repair, until the re-list has begun
 	audit       uint64 // the audit that is under way; another one's changes are refused
 	stopAudit   context.CancelFunc
 	auditEnded  time.Time
@@ -111,7 +112,7 @@ func (l *loop) startRepair(e machine.Repair) {
 		ev := event{report: report}
 		switch {
 		case err == nil:
-			ev.known = &out.Known
+			ev.known, ev.listed = &out.Known, out.Listed
 			ev.in = machine.Repaired{Cursor: out.Cursor, Owed: out.Owed, Relist: out.Relist, NewLog: out.Known.CreatedUnixNano != q.Known.CreatedUnixNano}
 		case finalRepairError(err):
 			ev.in = machine.Repaired{Err: err}
@@ -135,6 +136,7 @@ func finalRepairError(err error) bool {
 func (l *loop) repaired(in machine.Repaired, ev event) {
 	if ev.known != nil && in.Err == nil && l.m.Phase() != machine.PhaseStopping {
 		l.log.set(*ev.known)
+		l.mending.listed = ev.listed
 	}
 	l.reported(&l.mending.report, ev.report, l.cfg.events.RepairDone, "fold: repaired", in.Err)
 }

@@ -34,7 +34,7 @@ func (l *loop) open(e machine.OpenWatch) {
 	if e.Relist {
 		req.After = kv.Cursor{}
 	}
-	relist := req.After.IsNone()
+	listed := l.mending.listed
 	l.wg.Go(func() {
 		w, err := l.cfg.watcher.Open(l.ctx, req)
 		if err != nil {
@@ -44,7 +44,7 @@ func (l *loop) open(e machine.OpenWatch) {
 		ctx, cancel := context.WithCancel(l.ctx)
 		ow := &openWatch{w: w, after: e.After, told: req.After.Revision(), requests: make(chan machine.Receive, 1), cancel: cancel}
 		ow.gaps = newGaps(req, w.Info(), l.mending.markersNow)
-		if !l.post(event{in: openedWith(w.Info(), req.After, relist), watch: ow}) {
+		if !l.post(event{in: openedWith(w.Info(), req.After, listed), watch: ow}) {
 			ow.close()
 			return
 		}

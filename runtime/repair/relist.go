@@ -35,7 +35,7 @@ func (p *Repairer) relist(ctx context.Context, q Request, info kv.LogInfo, r *Re
 	case err != nil:
 		return Outcome{}, err
 	}
-	out := Outcome{Cursor: q.Cursor, Known: q.Known, Owed: q.Owed, Relist: true}
+	out := Outcome{Cursor: q.Cursor, Known: q.Known, Owed: q.Owed, Relist: true, Listed: info.Last}
 	if q.Owed.Why != 0 {
 		settled := truth == protocol.TruthYes && protocol.AuditSettles(info.Last, q.Owed.At)
 		r.decide("audit_settles", fmt.Sprint(settled), "owed", q.Owed.String(), "before", info.Last, "truth", truth.String())
@@ -57,7 +57,7 @@ func (p *Repairer) adopt(ctx context.Context, q Request, info kv.LogInfo, r *Rep
 		return Outcome{}, err
 	}
 	retention := after.Retention.Kernel()
-	out := Outcome{Known: kv.Incarnation{CreatedUnixNano: created(after)}, Relist: true}
+	out := Outcome{Known: kv.Incarnation{CreatedUnixNano: created(after)}, Relist: true, Listed: info.Last}
 	r.Evicted = r.Evicted || protocol.HasEvicted(retention) || agedOut
 	out.Cursor.SeenEvicting = q.Cursor.SeenEvicting || r.Evicted
 	truth := protocol.ListingTruth(retention, agedOut)

@@ -128,6 +128,9 @@ type Outcome struct {
 	Known  kv.Incarnation
 	Owed   kv.Owed
 	Relist bool
+	// Listed, under Relist, is the log's last revision before the listing that rows were compared with. A key that was
+	// deleted after it is known by its marker only; 0 is that there were no rows.
+	Listed uint64
 }
 
 // Repairer repairs one fold. It is used by one goroutine at a time.

@@ -1,0 +1,120 @@
+package repair
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/typedfold/fold/runtime/kv"
+	"github.com/typedfold/fold/runtime/kv/kvtest"
+	"github.com/typedfold/fold/runtime/protocol"
+)
+
+// changeLog makes the rig's log another one, which holds some of the fold's keys.
+func changeLog(t *testing.T, g *rig, cause protocol.Cause, n, kept int) {
+	t.Helper()
+	gap(t, g, n, 0)
+	if cause == protocol.CauseRewound {
+		g.sim.Rewind(uint64(kept))
+		return
+	}
+	g.sim.Recreate()
+	for i := range kept {
+		g.sim.Set(fmt.Sprintf("key.%03d", i), "new")
+	}
+}
+
+func TestAdoptMakesTheFoldWhatTheNewLogLists(t *testing.T) {
+	for _, cause := range []protocol.Cause{protocol.CauseReplaced, protocol.CauseRewound} {
+		for name, c := range map[string]struct {
+			limits kvtest.Limits
+			seen   bool
+			evict  uint64
+			ageOut string
+			memo   bool
+			owes   bool
+		}{
+			"Keeps":       {},
+			"Evicts":      {limits: kvtest.Limits{Evicts: true}},
+			"Evicted":     {limits: kvtest.Limits{Evicts: true}, evict: 5, memo: true, owes: true},
+			"MessageTTLs": {limits: kvtest.Limits{AllowTTL: true}, memo: true, owes: true},
+			"AgedOut":     {ageOut: "key.003", memo: true, owes: true},
+			"OldMemo":     {seen: true, memo: true},
+		} {
+			t.Run(cause.String()+name, func(t *testing.T) {
+				g := newRig(t, "logstore", kvtest.Options{})
+				g.o.AdoptNewLog = true
+				changeLog(t, g, cause, 60, 20)
+				g.sim.SetLimits(c.limits)
+				g.sim.EvictTo(c.evict)
+				if c.ageOut != "" {
+					g.sim.AgeOut(c.ageOut, true)
+				}
+				q := g.request(cause)
+				q.Cursor.SeenEvicting = c.seen
+				q.Known = kv.Incarnation{CreatedUnixNano: 5, Samples: []kv.Sample{{Revision: 1, UnixNano: 1}}}
+				q.Owed = kv.Owed{}.Add(kv.OwesMarkers, 7)
+				out, err := g.repair(t, q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				info, err := g.sim.Info(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := Outcome{Cursor: kv.Cursor{SeenEvicting: c.memo}, Known: kv.Incarnation{CreatedUnixNano: info.Created.UnixNano()}, Relist: true}
+				if c.owes {
+					want.Owed = kv.Owed{}.Add(kv.OwesListing, info.Last)
+				}
+				if fmt.Sprint(out) != fmt.Sprint(want) {
+					t.Errorf("outcome %+v, want %+v", out, want)
+				}
+				listed := map[string]bool{}
+				for k, err := range g.sim.Keys(t.Context(), g.scope) {
+					if listed[k.Key] = true; err != nil {
+						t.Fatal(err)
+					}
+				}
+				rows := contents(t, g.store)
+				for k := range rows {
+					if !listed[k] {
+						t.Errorf("%s is still there", k)
+					}
+				}
+				if len(rows) != len(listed) || g.report.Evicted != (c.memo && !c.seen) {
+					t.Errorf("%d rows, %d listed, evicted %t", len(rows), len(listed), g.report.Evicted)
+				}
+				if g.log.lists != 2 { // 40 keys of 60 go: the brake is tried
+					t.Errorf("%d listings", g.log.lists)
+				}
+			})
+		}
+	}
+}
+
+func TestAdoptUsesNoBadListing(t *testing.T) {
+	for name, f := range listingFaults {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t, "logstore", kvtest.Options{})
+			g.o.AdoptNewLog = true
+			changeLog(t, g, protocol.CauseReplaced, 30, 25)
+			before := contents(t, g.store)
+			f.bend(g.log, g.sim)
+			_, err := g.repair(t, g.request(protocol.CauseReplaced))
+			wantFault(t, err, f.want)
+			g.wantUntouched(t, before)
+		})
+	}
+}
+
+func TestAdoptIsNotDoneUnasked(t *testing.T) {
+	g := newRig(t, "logstore", kvtest.Options{})
+	changeLog(t, g, protocol.CauseReplaced, 10, 5)
+	before := contents(t, g.store)
+	if _, err := g.repair(t, g.request(protocol.CauseReplaced)); err == nil {
+		t.Error("no error")
+	}
+	g.wantUntouched(t, before)
+	if g.log.lists != 0 {
+		t.Errorf("%d listings", g.log.lists)
+	}
+}

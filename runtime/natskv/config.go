@@ -60,7 +60,8 @@ type BucketConfig struct {
 	MessageTTL Switch
 	// AtomicPublish lets several messages be stored as one; by default WhereSupported.
 	AtomicPublish Switch
-	// Sealed refuses, for good, everything that could take a delete marker out of the log: purges and rollups.
+	// Sealed refuses, for good, everything that could take a delete marker out of the log: purges, rollups and per-message
+	// TTLs.
 	Sealed   bool
 	Metadata map[string]string
 
@@ -139,6 +140,8 @@ func (c BucketConfig) Validate() error {
 		return fmt.Errorf("option MarkerTTL needs MessageTTL, which is off")
 	case c.Sealed && c.MarkerTTL != 0:
 		return fmt.Errorf("options Sealed and MarkerTTL exclude each other: a marker with a TTL leaves the log")
+	case c.Sealed && c.MessageTTL != Off && c.MessageTTL != Unset:
+		return fmt.Errorf("options Sealed and MessageTTL exclude each other: a marker with a TTL leaves the log")
 	case c.Watch.Batch < 0 || c.Watch.MaxBytes < 0:
 		return fmt.Errorf("options Watch.Batch and Watch.MaxBytes are not negative")
 	case c.Watch.Heartbeat < 0 || c.Watch.Heartbeat > 30*time.Second:

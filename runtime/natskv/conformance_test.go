@@ -12,6 +12,7 @@ import (
 	"github.com/typedfold/fold/runtime/kv"
 	"github.com/typedfold/fold/runtime/kv/kvtest"
 	"github.com/typedfold/fold/runtime/natskv"
+	"github.com/typedfold/fold/runtime/protocol"
 )
 
 func TestConformance(t *testing.T) {
@@ -32,6 +33,9 @@ func target(t *testing.T, cfg natskv.BucketConfig, can kvtest.Capabilities) kvte
 	return kvtest.Target{
 		Bucket: r.bucket,
 		Can:    can,
+		Markers: protocol.MarkerRules{
+			Purge: true, Rollup: true, MessageTTL: cfg.MarkerTTL > 0, MarkerTTL: cfg.MarkerTTL.Nanoseconds(),
+		},
 		Admin: kvtest.Admin{
 			EvictTo: func(ctx context.Context, rev uint64) error {
 				s, err := r.js.Stream(ctx, "KV_b")

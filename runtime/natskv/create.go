@@ -138,7 +138,7 @@ func differences(cfg BucketConfig, want, have jetstream.StreamConfig) []Differen
 	add("Placement", placement(want.Placement), placement(have.Placement))
 	add("Compression", want.Compression, have.Compression)
 	add("MarkerTTL", want.SubjectDeleteMarkerTTL, have.SubjectDeleteMarkerTTL)
-	add("Sealed", cfg.Sealed, have.DenyPurge && !have.AllowRollup)
+	add("Sealed", cfg.Sealed, have.DenyPurge && have.DenyDelete && !have.AllowRollup)
 	switchDiffers := func(setting string, s Switch, have bool) {
 		if s == Off && have || s == Required && !have {
 			add(setting, s == Required, have)

@@ -13,6 +13,7 @@ import (
 	"github.com/typedfold/fold/internal/natstest"
 	"github.com/typedfold/fold/runtime/kv"
 	"github.com/typedfold/fold/runtime/natskv"
+	"github.com/typedfold/fold/runtime/protocol"
 )
 
 func TestConfigMeansWhatItSays(t *testing.T) {
@@ -59,14 +60,17 @@ func TestDefaultBucketIsUnlimited(t *testing.T) {
 
 func TestExistingBucketIsUsedAsItIs(t *testing.T) {
 	r := newRig(t, natskv.BucketConfig{History: 2, MessageTTL: natskv.Off})
-	b := r.open(t, natskv.BucketConfig{History: 7, MaxAge: time.Hour, Sealed: true, MessageTTL: natskv.Required})
+	b := r.open(t, natskv.BucketConfig{History: 7, MaxAge: time.Hour, MessageTTL: natskv.Required})
 	var got []string
 	for _, d := range b.Differences() {
 		got = append(got, d.String())
 	}
-	want := "History: want 7, have 2; MaxAge: want 1h0m0s, have 0s; Sealed: want true, have false; MessageTTL: want true, have false"
+	want := "History: want 7, have 2; MaxAge: want 1h0m0s, have 0s; MessageTTL: want true, have false"
 	if s := strings.Join(got, "; "); s != want {
 		t.Errorf("differences\n%s, want\n%s", s, want)
+	}
+	if d := r.open(t, natskv.BucketConfig{History: 2, Sealed: true}).Differences(); len(d) != 1 || d[0].String() != "Sealed: want true, have false" {
+		t.Errorf("differences %v", d)
 	}
 	_, err := r.bucket.Put(bounded(t), "k", nil, kv.PutOptions{TTL: time.Minute})
 	wantErr(t, err, kv.ErrUnsupported)
@@ -85,7 +89,8 @@ func TestBindRefusesAnAbsentBucket(t *testing.T) {
 		}
 	}
 	for _, bad := range []natskv.BucketConfig{{History: 65}, {Replicas: 6}, {MaxAge: -1}, {MarkerTTL: time.Millisecond},
-		{MarkerTTL: time.Second, MessageTTL: natskv.Off}, {Sealed: true, MarkerTTL: time.Second}, {Watch: natskv.WatchConfig{Batch: -1}},
+		{MarkerTTL: time.Second, MessageTTL: natskv.Off}, {Sealed: true, MarkerTTL: time.Second},
+		{Sealed: true, MessageTTL: natskv.Required}, {Sealed: true, MessageTTL: natskv.WhereSupported}, {Watch: natskv.WatchConfig{Batch: -1}},
 		{Watch: natskv.WatchConfig{Heartbeat: time.Hour}}} {
 		if _, err := natskv.Open(bounded(t), r.js, "c", bad); err == nil {
 			t.Errorf("config %+v accepted", bad)
@@ -106,14 +111,22 @@ func TestConcurrentOpensMakeOneBucket(t *testing.T) {
 	wg.Wait()
 }
 
-func TestSealedBucketRefusesPurges(t *testing.T) {
-	r := newRig(t, natskv.BucketConfig{Sealed: true})
-	r.put(t, "k", "v")
-	_, err := r.bucket.Delete(bounded(t), "k", kv.DeleteOptions{Purge: true})
-	wantErr(t, err, kv.ErrUnsupported)
-	r.delete(t, "k")
-	if d := r.bucket.Differences(); len(d) != 0 {
-		t.Error(d)
+// A bucket from which single messages can be deleted is not sealed, whatever else it denies.
+func TestSealedIsAllOfIt(t *testing.T) {
+	r := newRig(t, natskv.BucketConfig{})
+	cfg := jetstream.StreamConfig{Name: "KV_open", Subjects: []string{"$KV.open.>"}, MaxMsgsPerSubject: 1, DenyPurge: true, Discard: jetstream.DiscardNew}
+	if _, err := r.js.CreateStream(bounded(t), cfg); err != nil {
+		t.Fatal(err)
+	}
+	b, err := natskv.Open(bounded(t), r.js, "open", natskv.BucketConfig{Sealed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := b.Differences(); len(d) != 1 || d[0].String() != "Sealed: want true, have false" {
+		t.Errorf("differences %v", d)
+	}
+	if info, err := b.Info(bounded(t)); err != nil || info.Markers != (protocol.MarkerRules{Delete: true}) {
+		t.Errorf("markers %+v, %v", info.Markers, err)
 	}
 }
 

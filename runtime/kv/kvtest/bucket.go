@@ -81,16 +81,22 @@ func (l *Log) list(ctx context.Context, op string, scope kv.Scope) iter.Seq2[kv.
 
 func (l *Log) listAll(ctx context.Context, op string, scope kv.Scope) iter.Seq2[kv.Entry, error] {
 	return func(yield func(kv.Entry, error) bool) {
-		if _, err := l.enter(ctx, PointList, op); err != nil {
+		e, err := l.enter(ctx, PointList, op)
+		if err != nil {
 			yield(kv.Entry{}, err)
 			return
 		}
-		for _, e := range l.current(scope) {
-			if err := ctx.Err(); err != nil {
+		entries := l.current(scope)
+		for n := range len(entries) + 1 {
+			err := l.listed(ctx, n, &e)
+			if err == nil && n < len(entries) {
+				err = ctx.Err()
+			}
+			if err != nil {
 				yield(kv.Entry{}, fmt.Errorf("%s: %w", op, err))
 				return
 			}
-			if !yield(e, nil) {
+			if e.short || n == len(entries) || !yield(entries[n], nil) {
 				return
 			}
 		}
@@ -142,6 +148,9 @@ func (l *Log) Delete(ctx context.Context, key string, o kv.DeleteOptions) (kv.Ve
 			if err := expect(key, o.At, last); err != nil {
 				return 0, err
 			}
+		}
+		if o.Purge && l.limits.Sealed {
+			return 0, &kv.UnsupportedError{Op: "delete", Setting: "Sealed", Detail: fmt.Sprintf("bucket %q refuses purges, use a delete", l.opts.Bucket)}
 		}
 		if o.Purge {
 			return l.write(key, nil, header{op: protocol.KVOperationPurge, rollup: true}), nil

@@ -7,11 +7,12 @@ import (
 	"sync"
 
 	"github.com/typedfold/fold/runtime/kv"
+	"github.com/typedfold/fold/runtime/protocol"
 )
 
 var listCases = []conformanceCase{
 	{name: "ListEmpty", run: listEmpty},
-	{name: "ListFiltersTombstones", run: listTombstones},
+	{name: "ListFiltersTombstones", applies: unsealed, run: listTombstones},
 	{name: "ListManyKeys", run: listManyKeys},
 	{name: "ListStopsEarly", run: listStopsEarly},
 	{name: "Scopes", run: scopes},
@@ -23,6 +24,7 @@ func (s *suite) keys(scope kv.Scope) map[string]kv.Version {
 	out := map[string]kv.Version{}
 	for k, err := range s.Keys(s.ctx, scope) {
 		s.must(err)
+		equal(s, "operation of "+k.Key, k.Op, kv.OpPut)
 		if _, twice := out[k.Key]; twice {
 			s.Fatalf("key %q was listed twice", k.Key)
 		}
@@ -44,13 +46,22 @@ func (s *suite) scan(scope kv.Scope) map[string]kv.Entry {
 	return out
 }
 
-// listed checks both listings of a scope against what is expected.
+// listed checks all listings of a scope against what is expected.
 func (s *suite) listed(scope kv.Scope, want map[string]kv.Version) {
 	s.Helper()
 	if got := s.keys(scope); !maps.Equal(got, want) {
 		s.Fatalf("keys in %v: got %d, want %d: %.300v", scope, len(got), len(want), got)
 	}
 	got := map[string]kv.Version{}
+	for key, last := range s.lastVersions(scope) {
+		if last.Op == kv.OpPut {
+			got[key] = last.Version
+		}
+	}
+	if !maps.Equal(got, want) {
+		s.Fatalf("last versions in %v: got %d values, want %d: %.300v", scope, len(got), len(want), got)
+	}
+	got = map[string]kv.Version{}
 	for key, e := range s.scan(scope) {
 		got[key] = e.Version
 		if e.Op != kv.OpPut || string(e.Value) != valueOf(key) || e.UnixNano == 0 {
@@ -220,11 +231,14 @@ func infos(s *suite) {
 	equal(s, "messages", full.Messages, 3)
 	equal(s, "subjects", full.Subjects, 3)
 	equal(s, "first of retention", full.Retention.First, 2)
+	equal(s, "markers", full.Markers, s.target.Markers)
+	equal(s, "identity without a question", full.Identity, protocol.LogUnknown)
 	watched := s.open(kv.OpenRequest{}).w.Info()
 	equal(s, "bucket of the watch", watched.Bucket, s.Name())
 	equal(s, "created of the watch", watched.Created.UnixNano(), full.Created.UnixNano())
 	equal(s, "first of the watch", watched.First, 2)
 	equal(s, "last of the watch", watched.Last, 4)
+	equal(s, "markers of the watch", watched.Markers, s.target.Markers)
 	s.must(s.target.Admin.EvictTo(s.ctx, 4))
 	equal(s, "first after an eviction", s.info().First, 4)
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/typedfold/fold/runtime/kv"
+	"github.com/typedfold/fold/runtime/protocol"
 )
 
 var resumeCases = []conformanceCase{
@@ -18,6 +19,7 @@ var resumeCases = []conformanceCase{
 	{name: "Replaced", run: replaced},
 	{name: "ReplacedUnknown", run: replacedUnknown},
 	{name: "Samples", run: samples},
+	{name: "Identity", run: identity},
 	{name: "CursorPastTheEnd", run: cursorPastTheEnd},
 	{name: "CursorOfAnotherKind", run: cursorOfAnotherKind},
 	{name: "Rewound", applies: func(c Capabilities) bool { return c.Rewind }, run: rewound},
@@ -187,6 +189,47 @@ func samples(s *suite) {
 		s.changed(s.refused(kv.OpenRequest{After: kv.CursorAt(3), Known: forged}), kv.ErrLogRewound, kv.CursorAt(3), 4)
 		s.changed(s.refused(kv.OpenRequest{Known: forged}), kv.ErrLogRewound, kv.Cursor{}, 4)
 	}
+}
+
+// A watch says what its open could prove of the log: a sample that is where it was proves it, and one that is not there
+// says nothing.
+func identity(s *suite) {
+	s.put("anchor", "x")
+	s.put("a", "1")
+	superseded := s.sampleOf(2)
+	s.put("a", "2")
+	s.put("b", "1")
+	created := s.info().Created.UnixNano()
+	for _, c := range []struct {
+		known kv.Incarnation
+		want  protocol.LogAnswer
+	}{
+		{kv.Incarnation{}, protocol.LogUnknown},
+		{kv.Incarnation{CreatedUnixNano: created}, protocol.LogUnknown},
+		{kv.Incarnation{Samples: []kv.Sample{superseded}}, protocol.LogUnknown},
+		{kv.Incarnation{CreatedUnixNano: created, Samples: []kv.Sample{superseded, {Revision: 900, UnixNano: 1}}}, protocol.LogUnknown},
+		{kv.Incarnation{CreatedUnixNano: created, Samples: []kv.Sample{superseded, s.sampleOf(4)}}, protocol.LogSame},
+		{kv.Incarnation{Samples: []kv.Sample{s.sampleOf(1)}}, protocol.LogSame},
+	} {
+		for _, after := range []uint64{0, 1, 4} {
+			got := s.open(kv.OpenRequest{After: kv.CursorAt(after), Known: c.known}).w.Info().Identity
+			if got != c.want {
+				s.Fatalf("after %d, knowing %+v: %v, want %v", after, c.known, got, c.want)
+			}
+		}
+	}
+}
+
+// sampleOf is the sample of a message that the log holds.
+func (s *suite) sampleOf(rev uint64) kv.Sample {
+	s.Helper()
+	for _, u := range s.open(kv.OpenRequest{}).to(rev) {
+		if u.Version.Rank() == rev {
+			return kv.Sample{Revision: rev, UnixNano: u.UnixNano}
+		}
+	}
+	s.Fatalf("revision %d was not delivered", rev)
+	return kv.Sample{}
 }
 
 func cursorPastTheEnd(s *suite) {

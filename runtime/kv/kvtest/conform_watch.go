@@ -11,7 +11,7 @@ import (
 )
 
 var watchCases = []conformanceCase{
-	{name: "WatchStateThenLive", run: watchStateThenLive},
+	{name: "WatchStateThenLive", applies: unsealed, run: watchStateThenLive},
 	{name: "WatchNeverWritten", run: watchNeverWritten},
 	{name: "WatchScopeWithoutKeys", run: watchScopeWithoutKeys},
 	{name: "WatchHonoursLimits", run: watchLimits},

@@ -20,7 +20,7 @@ var writeCases = []conformanceCase{
 	{name: "EmptyValueIsATombstone", applies: func(c Capabilities) bool { return c.EmptyPutIsTombstone }, run: emptyTombstone},
 	{name: "Delete", run: deletes},
 	{name: "DeleteAt", run: deleteAt},
-	{name: "Purge", run: purge},
+	{name: "Purge", applies: unsealed, run: purge},
 	{name: "Create", run: creates},
 	{name: "Update", run: updates},
 	{name: "InvalidKeys", run: invalidKeys},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/typedfold/fold/runtime/kv"
+	"github.com/typedfold/fold/runtime/protocol"
 )
 
 // Target is one bucket under test: empty, never written, with history 1, and nobody else writes to it.
@@ -15,6 +16,8 @@ type Target struct {
 	Bucket kv.Bucket
 	Can    Capabilities
 	Admin  Admin
+	// Markers is what the log says of its delete markers.
+	Markers protocol.MarkerRules
 	// Wait bounds each wait for what must come; default a minute.
 	Wait time.Duration
 }
@@ -26,6 +29,8 @@ type Capabilities struct {
 	TTL bool
 	// EmptyPutIsTombstone: the bucket was opened to read a put without bytes as a delete.
 	EmptyPutIsTombstone bool
+	// Sealed: the bucket refuses whatever could take a delete marker out of its log, purges too.
+	Sealed bool
 	// AgeOut needs Admin.PutAgedOut.
 	AgeOut bool
 	// PurgeMarkers needs Admin.PurgeMarkers.
@@ -54,6 +59,8 @@ type conformanceCase struct {
 	run     func(*suite)
 }
 
+func unsealed(c Capabilities) bool { return !c.Sealed }
+
 // RunConformance checks that a bucket keeps what package kv promises. Each case gets a target of its own.
 func RunConformance(t *testing.T, newTarget func(t *testing.T) Target) {
 	var can Capabilities
@@ -67,7 +74,7 @@ func RunConformance(t *testing.T, newTarget func(t *testing.T) Target) {
 	if !ok {
 		return
 	}
-	for _, c := range slices.Concat(writeCases, listCases, watchCases, resumeCases) {
+	for _, c := range slices.Concat(writeCases, listCases, lastCases, watchCases, resumeCases) {
 		if c.applies != nil && !c.applies(can) {
 			continue
 		}

@@ -10,8 +10,9 @@ func target(o Options, can Capabilities) func(t *testing.T) Target {
 	return func(*testing.T) Target {
 		l := NewLog(o)
 		return Target{
-			Bucket: l,
-			Can:    can,
+			Bucket:  l,
+			Can:     can,
+			Markers: o.Limits.markers(),
 			Admin: Admin{
 				EvictTo:  func(_ context.Context, rev uint64) error { l.EvictTo(rev); return nil },
 				Recreate: func(context.Context) error { l.Recreate(); return nil },
@@ -36,6 +37,8 @@ func TestConformance(t *testing.T) {
 	t.Run("Reference", func(t *testing.T) { RunConformance(t, target(Options{EmptyPutIsTombstone: true}, reference)) })
 	t.Run("Plain", func(t *testing.T) { RunConformance(t, target(Options{}, all)) })
 	t.Run("Prefetching", func(t *testing.T) { RunConformance(t, target(Options{Prefetch: 16}, all)) })
+	sealed := Capabilities{AgeOut: true, Rewind: true, Sealed: true}
+	t.Run("Sealed", func(t *testing.T) { RunConformance(t, target(Options{Limits: Limits{Sealed: true}}, sealed)) })
 	t.Run("TTL", func(t *testing.T) { RunConformance(t, target(Options{Limits: Limits{AllowTTL: true}}, withTTL)) })
 }
 

@@ -27,7 +27,7 @@ const (
 	PointDelivery
 	// PointRead is Log.Get and Log.Entry.
 	PointRead
-	// PointList is Log.Keys and Log.Scan, when iteration begins.
+	// PointList is Log.Keys, Log.LastVersions and Log.Scan, when iteration begins.
 	PointList
 	// PointWrite is Put, Create, Update and Delete.
 	PointWrite
@@ -67,6 +67,10 @@ type Fault struct {
 	Err  error
 	Fail bool
 
+	// After (PointList): the fault takes effect once this many of the keys' last messages have been listed, tombstones
+	// included; on a listing of fewer it has none. Short ends the listing there without a word, as one that misses the rest.
+	After int
+	Short bool
 	// AnswerLost (PointWrite): the write is done, and the caller gets kv.ErrOutcomeUnknown.
 	AnswerLost bool
 	// Unchecked (PointOpen): the window and identity checks are left out, as JetStream does: a start below the first
@@ -114,6 +118,8 @@ type effects struct {
 	answerLost, unchecked, stale bool
 	limit                        int
 	shape                        Shape
+	short                        bool
+	later                        []Fault // of a listing that has begun
 }
 
 // enter counts a call and lets its faults act; an error is what the call returns.
@@ -123,26 +129,49 @@ func (l *Log) enter(ctx context.Context, p Point, op string) (effects, error) {
 		return e, fmt.Errorf("%s: %w", op, err)
 	}
 	for _, f := range l.hit(p) {
-		if f.Do != nil {
-			f.Do(l)
-		}
-		if err := hold(ctx, f.Delay); err != nil && p == PointWrite {
-			return e, fmt.Errorf("%s: %w: %w", op, kv.ErrOutcomeUnknown, err)
-		} else if err != nil {
+		if p == PointList && f.After > 0 {
+			e.later = append(e.later, f)
+		} else if err := l.act(ctx, f, &e); err != nil {
 			return e, fmt.Errorf("%s: %w", op, err)
 		}
-		if err := f.failure(); err != nil {
-			return e, fmt.Errorf("%s: %w", op, err)
-		}
-		e.answerLost = e.answerLost || f.AnswerLost
-		e.unchecked = e.unchecked || f.Unchecked
-		e.stale = e.stale || f.Stale
-		if f.Limit > 0 && (e.limit == 0 || f.Limit < e.limit) {
-			e.limit = f.Limit
-		}
-		e.shape = max(e.shape, f.Shape)
 	}
 	return e, nil
+}
+
+// act lets one fault act; an error is what the call fails with.
+func (l *Log) act(ctx context.Context, f Fault, e *effects) error {
+	if f.Do != nil {
+		f.Do(l)
+	}
+	if err := hold(ctx, f.Delay); err != nil && f.At == PointWrite {
+		return fmt.Errorf("%w: %w", kv.ErrOutcomeUnknown, err)
+	} else if err != nil {
+		return err
+	}
+	if err := f.failure(); err != nil {
+		return err
+	}
+	e.answerLost = e.answerLost || f.AnswerLost
+	e.unchecked = e.unchecked || f.Unchecked
+	e.stale = e.stale || f.Stale
+	e.short = e.short || f.Short
+	if f.Limit > 0 && (e.limit == 0 || f.Limit < e.limit) {
+		e.limit = f.Limit
+	}
+	e.shape = max(e.shape, f.Shape)
+	return nil
+}
+
+// listed lets the faults of a listing act that wait for n of its messages.
+func (l *Log) listed(ctx context.Context, n int, e *effects) error {
+	for _, f := range e.later {
+		if f.After == n {
+			if err := l.act(ctx, f, e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (l *Log) hit(p Point) []Fault {

@@ -3,6 +3,7 @@ package kvtest
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -176,6 +177,76 @@ func TestStallThenOverrun(t *testing.T) {
 		}
 		if l.OpenWatches() != 0 {
 			t.Fatal("an ended watch is still open")
+		}
+	})
+}
+
+// A listing can fail midway, end short of its end, and be overtaken by writes between two of its keys.
+func TestFaultyListings(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault Fault
+		want  string
+	}{
+		"true":           {Fault{}, "a b(delete) c"},
+		"at once":        {Fault{Fail: true}, "failed"},
+		"midway":         {Fault{After: 2, Fail: true}, "a b(delete) failed"},
+		"at its end":     {Fault{After: 3, Fail: true}, "a b(delete) c failed"},
+		"beyond its end": {Fault{After: 4, Fail: true}, "a b(delete) c"},
+		"short":          {Fault{After: 1, Short: true}, "a"},
+		"nothing at all": {Fault{Short: true}, ""},
+		"written to":     {Fault{After: 1, Do: func(l *Log) { l.Set("d", "1") }}, "a b(delete) c"},
+	} {
+		l := NewLog(Options{})
+		l.Set("a", "1")
+		l.Remove("b")
+		l.Set("c", "1")
+		c.fault.At = PointList
+		l.Inject(c.fault)
+		var got []string
+		for k, err := range l.LastVersions(context.Background(), kv.AllKeys()) {
+			switch {
+			case errors.Is(err, ErrInjected):
+				got = append(got, "failed")
+			case err != nil:
+				t.Fatal(err)
+			case k.Op != kv.OpPut:
+				got = append(got, k.Key+"("+k.Op.String()+")")
+			default:
+				got = append(got, k.Key)
+			}
+		}
+		if text := strings.Join(got, " "); text != c.want {
+			t.Errorf("%s: got %q, want %q", name, text, c.want)
+		}
+		if wrote := l.last() == 4; wrote != (c.fault.Do != nil) {
+			t.Errorf("%s: %d revisions", name, l.last())
+		}
+	}
+}
+
+// A listing that is stopped before a fault's turn never meets it, and one held midway ends with its context.
+func TestListingFaultsWaitForTheirTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLog(Options{})
+		l.Set("a", "1")
+		l.Set("b", "1")
+		l.Inject(Fault{At: PointList, After: 1, Fail: true}, Fault{At: PointList, Skip: 1, After: 1, Delay: -1})
+		for _, err := range l.Keys(context.Background(), kv.AllKeys()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		n := 0
+		for _, err := range l.Scan(ctx, kv.AllKeys()) {
+			if n++; n == 2 && !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatal(err)
+			}
+		}
+		if n != 2 {
+			t.Fatalf("%d results", n)
 		}
 	})
 }

@@ -26,7 +26,8 @@ type Limits struct {
 	// Evicts says that the settings can evict current values though none of the above is set: for tests that evict by
 	// hand (Log.EvictTo, Log.AgeOut).
 	Evicts bool
-	// Sealed says that nothing can take a delete marker out of the log's inside.
+	// Sealed says that nothing can take a delete marker out of the log's inside, and refuses purges. A test still can
+	// (Log.PurgeMarkers).
 	Sealed bool
 }
 

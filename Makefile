@@ -72,6 +72,10 @@ fuzz: ## Run each fuzz target for FUZZTIME (60s)
 bench: ## Measure what the README and the decisions quote; the last lines are the ratios
 	$(GO) run ./internal/bench
 
+.PHONY: repair-bench
+repair-bench: ## Measure repairs of 1M and 5M keys beside a full hydrate (needs 15 GB of disk)
+	$(GO) run ./internal/bench -only repair -rounds 3
+
 .PHONY: cover
 cover: ## Run every test and print each function's coverage
 	$(GO) test -timeout $(TIMEOUT) -coverpkg=./runtime/...,./internal/...,./cmd/... -coverprofile=coverage.txt ./...

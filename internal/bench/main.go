@@ -13,6 +13,9 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 )
 
 // options are the flags, which the parent hands to each child.
@@ -30,21 +33,32 @@ type options struct {
 	role string
 	url  string
 	bulk int
+
+	// sizes are the numbers of keys that repairs are measured at.
+	sizes     []int
+	memory    int
+	bucket    string
+	from      string
+	artifacts string
 }
 
 func main() {
-	var o options
-	flag.IntVar(&o.keys, "keys", 1_000_000, "keys in the bucket")
+	o := options{sizes: []int{1_000_000, 5_000_000}, keys: 1_000_000}
+	flag.Func("keys", "keys in the bucket; for repair a list of sizes, of which all but the first have one round (default 1000000, for repair 1000000,5000000)", o.setKeys)
 	flag.IntVar(&o.behind, "behind", 10_000, "updates that a restart is behind")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds; each runs every measurement once")
 	flag.IntVar(&o.seconds, "live", 5, "seconds of 1,000 updates each in the latency measurement")
-	flag.StringVar(&o.only, "only", "", "run only: hydrate, restart, live or micro")
+	flag.StringVar(&o.only, "only", "", "run only: hydrate, restart, live or micro; or repair, which is not run without being asked for")
 	flag.StringVar(&o.dir, "dir", "", "where to keep files meanwhile (default: a temporary folder)")
 	flag.BoolVar(&o.asJSON, "json", false, "print the results as JSON instead of ratio lines")
 	flag.IntVar(&o.bulk, "bulk", 0, "updates in a batch while hydrating (0: the default)")
-	flag.StringVar(&o.profile, "profile", "", "write a CPU profile of each child into this folder")
+	flag.StringVar(&o.profile, "profile", "", "write a CPU profile of each child into this folder, and of a repair the heap at its largest")
+	flag.IntVar(&o.memory, "memory", 256, "repair: the memory limit of Go (GOMEMLIMIT) in each process that is measured, in MiB")
 	flag.StringVar(&o.role, "role", "", "internal: what this process measures")
 	flag.StringVar(&o.url, "url", "", "internal: the server")
+	flag.StringVar(&o.bucket, "bucket", "", "internal: the bucket")
+	flag.StringVar(&o.from, "from", "", "internal: the store to copy")
+	flag.StringVar(&o.artifacts, "artifacts", "", "internal: the folder of artifacts")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -52,6 +66,23 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+// setKeys takes a list of numbers; what measures one size takes the first.
+func (o *options) setKeys(list string) error {
+	o.sizes = nil
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return err
+		}
+		if n < 1 {
+			return fmt.Errorf("%d keys", n)
+		}
+		o.sizes = append(o.sizes, n)
+	}
+	o.keys = o.sizes[0]
+	return nil
 }
 
 func run(ctx context.Context, o options) error {
@@ -94,12 +125,19 @@ func (b *bench) wants(part string) bool { return b.o.only == "" || b.o.only == p
 
 func (b *bench) run(ctx context.Context) error {
 	b.results = map[string][]result{}
+	if b.o.only == "repair" {
+		return b.repair(ctx)
+	}
 	if b.wants("hydrate") || b.wants("restart") || b.wants("live") {
-		stop, err := b.startServer(ctx)
+		stop, err := b.startServer(ctx, filepath.Join(b.o.dir, "server"))
 		if err != nil {
 			return err
 		}
 		defer stop()
+		fmt.Fprintf(os.Stderr, "filling a bucket with %d keys\n", b.o.keys)
+		if _, err := b.child(ctx, "fill", b.o.dir); err != nil {
+			return err
+		}
 	}
 	for _, part := range []struct {
 		name string
@@ -114,13 +152,13 @@ func (b *bench) run(ctx context.Context) error {
 	return nil
 }
 
-// child runs one role to its end and keeps its result.
-func (b *bench) child(ctx context.Context, role string, dir string) (result, error) {
+// child runs one role to its end, with more flags than all have, and keeps its result.
+func (b *bench) child(ctx context.Context, role, dir string, more ...string) (result, error) {
 	args := []string{
 		"-role", role, "-url", b.url, "-dir", dir, "-keys", fmt.Sprint(b.o.keys), "-behind", fmt.Sprint(b.o.behind),
 		"-live", fmt.Sprint(b.o.seconds), "-bulk", fmt.Sprint(b.o.bulk), "-profile", b.o.profile,
 	}
-	cmd := exec.CommandContext(ctx, os.Args[0], args...)
+	cmd := exec.CommandContext(ctx, os.Args[0], slices.Concat(args, more)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -135,8 +173,8 @@ func (b *bench) child(ctx context.Context, role string, dir string) (result, err
 	return r, nil
 }
 
-func (b *bench) startServer(ctx context.Context) (stop func(), err error) {
-	cmd := exec.CommandContext(ctx, os.Args[0], "-role", "server", "-dir", filepath.Join(b.o.dir, "server"))
+func (b *bench) startServer(ctx context.Context, dir string) (stop func(), err error) {
+	cmd := exec.CommandContext(ctx, os.Args[0], "-role", "server", "-dir", dir)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -156,11 +194,6 @@ func (b *bench) startServer(ctx context.Context) (stop func(), err error) {
 	if err := json.NewDecoder(stdout).Decode(&b.url); err != nil {
 		stop()
 		return nil, fmt.Errorf("start server: %w", err)
-	}
-	fmt.Fprintf(os.Stderr, "filling a bucket with %d keys\n", b.o.keys)
-	if _, err := b.child(ctx, "fill", b.o.dir); err != nil {
-		stop()
-		return nil, err
 	}
 	return stop, nil
 }

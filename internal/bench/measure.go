@@ -21,6 +21,19 @@ type result struct {
 	PeakMB   float64 `json:"peak_mb"`     // the child's largest resident memory
 	P50      float64 `json:"p50_us,omitempty"`
 	P99      float64 `json:"p99_us,omitempty"`
+
+	// HeapMB is the most that Go's heap held, by samples.
+	HeapMB float64 `json:"heap_mb,omitempty"`
+	// Repair is the repair alone, without what the fold received after it.
+	Repair *repairPart `json:"repair,omitempty"`
+}
+
+// repairPart is what a repair took until it was decided and folded.
+type repairPart struct {
+	Seconds float64 `json:"seconds"`
+	PeakMB  float64 `json:"peak_mb"` // of the process until then
+	Deleted uint64  `json:"deleted"`
+	Put     uint64  `json:"put"`
 }
 
 func (r result) rate() float64 { return float64(r.Messages) / r.Seconds }
@@ -28,6 +41,14 @@ func (r result) rate() float64 { return float64(r.Messages) / r.Seconds }
 func (r result) String() string {
 	if r.P50 > 0 {
 		return fmt.Sprintf("p50 %7.0f µs, p99 %7.0f µs", r.P50, r.P99)
+	}
+	if r.HeapMB > 0 {
+		text := fmt.Sprintf("%8d keys in %6.2f s, %7.0f keys/s, %5.2f µs CPU a key, peak %4.0f MB (Go heap %3.0f MB)",
+			r.Messages, r.Seconds, r.rate(), r.CPU/float64(r.Messages)*1e6, r.PeakMB, r.HeapMB)
+		if p := r.Repair; p != nil {
+			text += fmt.Sprintf("; of it the repair %.2f s with %d deletes and %d puts, peak until then %.0f MB", p.Seconds, p.Deleted, p.Put, p.PeakMB)
+		}
+		return text
 	}
 	return fmt.Sprintf("%8.0f/s, %5.2f µs CPU and %4.1f allocations a message, peak %4.0f MB",
 		r.rate(), r.CPU/float64(r.Messages)*1e6, r.Allocs, r.PeakMB)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime/pprof"
@@ -64,6 +65,7 @@ func runRole(ctx context.Context, o options) error {
 			return latency(ctx, o, js, fold.SeedWindow())
 		},
 	}
+	maps.Copy(roles, repairRoles)
 	role, ok := roles[o.role]
 	if !ok {
 		return fmt.Errorf("no role %q", o.role)
@@ -134,12 +136,18 @@ func fill(ctx context.Context, o options, js jetstream.JetStream) (result, error
 	if _, err := natskv.Open(ctx, js, bucketName, natskv.BucketConfig{}); err != nil {
 		return result{}, err
 	}
-	return publish(ctx, js, o.keys, func(n int) int { return n * 7919 % o.keys }, '0')
+	return publish(ctx, js, o.keys, fillOrder(o.keys), '0')
 }
+
+// fillOrder spreads the keys over a bucket.
+func fillOrder(keys int) func(int) int { return func(n int) int { return n * 7919 % keys } }
+
+// changeOrder is another one.
+func changeOrder(keys int) func(int) int { return func(n int) int { return n * 104729 % keys } }
 
 // update changes keys spread over the bucket.
 func update(ctx context.Context, o options, js jetstream.JetStream) (result, error) {
-	return publish(ctx, js, o.behind, func(n int) int { return n * 104729 % o.keys }, byte('1'+time.Now().UnixNano()%40))
+	return publish(ctx, js, o.behind, changeOrder(o.keys), byte('1'+time.Now().UnixNano()%40))
 }
 
 // publish puts n values with many in flight, and waits for all of them to be stored.

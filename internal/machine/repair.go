@@ -90,9 +90,9 @@ func (m *M) settle(out []Effect) []Effect {
 	}
 	want.SeenEvicting = m.memo
 	switch {
-	case want != m.committed || m.owed != m.stored || m.reopen && m.newLog:
+	case want != m.committed || m.owed != m.stored || m.newLog:
 		m.newLog = false
-		m.flush, m.stage, m.failures = Flush{Cursor: want, Owed: m.owed}, stageStore, 0
+		m.flush, m.stage = Flush{Cursor: want, Owed: m.owed}, stageStore
 		if m.cfg.HasStore {
 			return append(out, ApplyStore{Flush: m.flush})
 		}

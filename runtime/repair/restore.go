@@ -131,13 +131,7 @@ func (x *restoring) stillGood(ctx context.Context, here Manifest) error {
 	if err := x.readLog(ctx); err != nil {
 		return err
 	}
-	return x.saw(x.info, here)
-}
-
-// saw takes the log as it is now, and judges the artifact by it.
-func (x *restoring) saw(info kv.LogInfo, here Manifest) error {
-	x.note(info)
-	if text := x.p.target(x.q, info).check(here, x.r); text != "" {
+	if text := x.p.target(x.q, x.info).check(here, x.r); text != "" {
 		return &unfit{why: text}
 	}
 	return nil
@@ -153,15 +147,11 @@ func (x *restoring) readLog(ctx context.Context) error {
 		return &kv.LogChangedError{Bucket: info.Bucket, Replaced: true, Cursor: x.q.Cursor, Last: info.Last,
 			NotedCreated: time.Unix(0, was), Created: info.Created}
 	}
-	x.note(info)
-	return nil
-}
-
-func (x *restoring) note(info kv.LogInfo) {
 	x.info = info
 	if protocol.HasEvicted(info.Retention.Kernel()) {
 		x.q.Cursor.SeenEvicting = true
 	}
+	return nil
 }
 
 // outcome resumes where the artifact ends. The memo of either side stays; what the fold owed is settled, and what the

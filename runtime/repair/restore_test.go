@@ -18,6 +18,8 @@ import (
 	"github.com/typedfold/fold/runtime/kv/kvtest"
 	"github.com/typedfold/fold/runtime/protocol"
 	"github.com/typedfold/fold/runtime/store"
+	"github.com/typedfold/fold/runtime/store/logstore"
+	"github.com/typedfold/fold/runtime/store/pebblestore"
 )
 
 // fleet is a log, a node that exports into a folder of artifacts, and a rig with the node that restores.
@@ -73,18 +75,10 @@ func newFleet(t *testing.T, backend string, limits kvtest.Limits) *fleet {
 // openExport opens what a backend's Export wrote.
 func openExport(backend string) func(dir string) (store.Store, error) {
 	return func(dir string) (store.Store, error) {
-		to := filepath.Join(filepath.Dir(dir), "in")
-		if err := os.Mkdir(to, 0o700); err != nil {
-			return nil, err
-		}
-		name := map[string]string{"logstore": "fold.log", "pebble": "pebble"}[backend]
 		if backend == "logstore" {
-			dir = filepath.Join(dir, "fold.snap")
+			return logstore.Open(dir, logstore.Options{Durability: logstore.None})
 		}
-		if err := os.Rename(dir, filepath.Join(to, name)); err != nil {
-			return nil, err
-		}
-		return backends[backend](to)
+		return pebblestore.Open(dir, pebblestore.Options{Durability: pebblestore.None})
 	}
 }
 
@@ -529,7 +523,7 @@ func TestRestoreFallsBackToAnOlderArtifact(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if f.report.Artifact != "a" || out.Cursor.Revision() != 8 || decision(&f.report, "artifact") != "refused" {
+				if f.report.Artifact != "a" || out.Cursor.Revision() != 8 || f.report.Rows != 4 || decision(&f.report, "artifact") != "refused" {
 					t.Errorf("restored %q, outcome %+v, decisions %v", f.report.Artifact, out, f.report.Decisions)
 				}
 				f.resume(t, out)
@@ -658,8 +652,8 @@ func TestRestoreOutcome(t *testing.T) {
 			}
 			view.rows[string(store.MetaKey(store.MetaOwed))] = c.owed.AppendBytes(nil)
 			log := &bentLog{Log: &listedLog{}}
-			log.info = func(_ int, i kv.LogInfo) (kv.LogInfo, error) {
-				i.Retention.EvictsCurrentValues = c.evicts
+			log.info = func(call int, i kv.LogInfo) (kv.LogInfo, error) {
+				i.Retention.EvictsCurrentValues = c.evicts && call == 2 // not when the repair was planned
 				return i, nil
 			}
 			f := &mapFold{mapView: mapView{rows: map[string][]byte{}, cursor: c.local}}
@@ -675,6 +669,34 @@ func TestRestoreOutcome(t *testing.T) {
 				t.Errorf("report %+v", r)
 			}
 		})
+	}
+}
+
+// TestRestoreRemembersAListedAgeOut: a marker of an aged-out value says what the log's bounds don't.
+func TestRestoreRemembersAListedAgeOut(t *testing.T) {
+	for _, aged := range []bool{false, true} {
+		c := diffCase{local: map[string]uint64{"a.b": 3}, artifact: map[string]uint64{"b.c": 4}}
+		f, src, sim := c.folds()
+		log := &bentLog{Log: sim}
+		log.info = func(_ int, i kv.LogInfo) (kv.LogInfo, error) {
+			i.Retention.EvictsCurrentValues = false
+			return i, nil
+		}
+		log.list = func(_ int, keys iter.Seq2[kv.KeyVersion, error]) iter.Seq2[kv.KeyVersion, error] {
+			return func(yield func(kv.KeyVersion, error) bool) {
+				for k, err := range keys {
+					if k.Op == kv.OpDelete && aged {
+						k.Op = kv.OpAgedOut
+					}
+					if !yield(k, err) {
+						return
+					}
+				}
+			}
+		}
+		if out, err := c.run(t, f, src, log, &Report{}); err != nil || out.Cursor.SeenEvicting != aged {
+			t.Errorf("aged out %v: outcome %+v (%v)", aged, out, err)
+		}
 	}
 }
 

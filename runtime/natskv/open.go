@@ -120,7 +120,7 @@ func (b *Bucket) judge(ctx context.Context, req kv.OpenRequest, info *jetstream.
 	if req.After.IsNone() {
 		return answer, nil
 	}
-	whole := resumeIsWhole(req, info.State.FirstSeq, info) || gapIsYoung(info, writtenNano(req.After))
+	whole := resumeIsWhole(req, info.State.FirstSeq, info) || gapIsYoung(info, writtenNano(&req))
 	if _, ok := protocol.ResumeStart(cursor); !ok || !whole {
 		return 0, &kv.ExpiredError{Bucket: b.name, Cursor: req.After, First: info.State.FirstSeq}
 	}
@@ -133,8 +133,20 @@ func resumeIsWhole(req kv.OpenRequest, first uint64, info *jetstream.StreamInfo)
 	})
 }
 
-// writtenNano is the server's time of a cursor's message; 0 when it is not known.
-func writtenNano(c kv.Cursor) int64 { return nanos(c.Written()) }
+// writtenNano is the server's time of the cursor's message. A cursor that has none has that of the last sample before it,
+// which is earlier and so proves less; 0 when there is none either.
+func writtenNano(req *kv.OpenRequest) int64 {
+	if at := nanos(req.After.Written()); at != 0 {
+		return at
+	}
+	var last kv.Sample
+	for _, s := range req.Known.Samples {
+		if s.Revision <= req.After.Revision() && s.Revision > last.Revision {
+			last = s
+		}
+	}
+	return last.UnixNano
+}
 
 // lookUp reads noted messages back from the leader.
 func (b *Bucket) lookUp(ctx context.Context, samples []kv.Sample, last uint64) ([]protocol.SampleFound, error) {
@@ -174,7 +186,7 @@ func (b *Bucket) newWatch(req kv.OpenRequest, info *jetstream.StreamInfo) *watch
 	w.evicts.Store(w.info.Retention.EvictsCurrentValues)
 	w.nextSubject = b.api.prefix + "CONSUMER.MSG.NEXT." + b.stream + "." + w.consumer
 	w.probes, w.stopProbes = context.WithCancel(context.Background())
-	w.lastRev, w.lastNano = req.After.Revision(), writtenNano(req.After)
+	w.lastRev, w.lastNano = req.After.Revision(), writtenNano(&req)
 	w.handed.rev, w.handed.nano = w.lastRev, w.lastNano
 	w.heardAt, w.arrivedAt, w.dataAt, w.probedAt, w.probed = now, now, now, now, unprobed
 	return w

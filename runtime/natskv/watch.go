@@ -85,7 +85,7 @@ type outflow struct {
 // mark is a place in the deliveries.
 type mark struct {
 	received, rev, pending uint64
-	nano                   int64 // a server time after rev was written and before the next one was; 0 is not known
+	nano                   int64 // a server time before the next one was written; 0 is not known
 }
 
 // pass moves the mark to a later revision.

@@ -1,0 +1,54 @@
+package natskv_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/typedfold/fold/runtime/kv"
+	"github.com/typedfold/fold/runtime/natskv"
+)
+
+// TestCursorWithoutATimeIsAsYoungAsItsLastSample: a cursor has a time only with the memo, and where a message moved it. The
+// last sample at or below it is no later.
+func TestCursorWithoutATimeIsAsYoungAsItsLastSample(t *testing.T) {
+	r := newRig(t, natskv.BucketConfig{MaxAge: time.Hour})
+	r.put(t, "a", "1")
+	r.put(t, "a", "2")
+	w := r.watch(t, kv.OpenRequest{})
+	second := w.until(t, 2)[0].UnixNano
+	for range 3 {
+		r.put(t, "a", "new")
+	}
+	old := second - (31 * time.Minute).Nanoseconds()
+	young := func(rev uint64) kv.Sample { return kv.Sample{Revision: rev, UnixNano: second} }
+	for name, c := range map[string]struct {
+		after   kv.Cursor
+		samples []kv.Sample
+		resumes bool
+	}{
+		"OfTheCursor":       {kv.CursorAt(2), []kv.Sample{young(2)}, true},
+		"BeforeTheCursor":   {kv.CursorAt(2), []kv.Sample{young(1)}, true},
+		"None":              {kv.CursorAt(2), nil, false},
+		"AfterTheCursor":    {kv.CursorAt(2), []kv.Sample{young(3)}, false},
+		"Old":               {kv.CursorAt(2), []kv.Sample{{Revision: 2, UnixNano: old}}, false},
+		"TheLastOneIsOld":   {kv.CursorAt(2), []kv.Sample{young(1), {Revision: 2, UnixNano: old}}, false},
+		"TheCursorHasATime": {kv.Cursor{Version: kv.Revision(2), SeenEvicting: true, WrittenAt: uint64(old / 1e6)}, []kv.Sample{young(2)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, err := r.bucket.Open(bounded(t), kv.OpenRequest{After: c.after, Known: kv.Incarnation{Samples: c.samples}})
+			if !c.resumes {
+				wantErr(t, err, kv.ErrCursorExpired)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s := (&watched{w}).until(t, 5).text(); s != "a=new@5 put" {
+				t.Error(s)
+			}
+			if err := w.Close(bounded(t)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -81,6 +81,13 @@ func (p *proxy) serve(nc *nats.Conn, m *nats.Msg) {
 	}
 }
 
+// then adds answers while requests come in.
+func (p *proxy) then(answers ...answer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answers = append(p.answers, answers...)
+}
+
 func (p *proxy) next(subject string) *answer {
 	p.mu.Lock()
 	defer p.mu.Unlock()

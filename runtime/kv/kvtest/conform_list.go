@@ -231,6 +231,7 @@ func infos(s *suite) {
 	equal(s, "messages", full.Messages, 3)
 	equal(s, "subjects", full.Subjects, 3)
 	equal(s, "first of retention", full.Retention.First, 2)
+	equal(s, "eviction from inside", full.Retention.EvictsInside, s.target.Can.TTL)
 	equal(s, "markers", full.Markers, s.target.Markers)
 	equal(s, "identity without a question", full.Identity, protocol.LogUnknown)
 	watched := s.open(kv.OpenRequest{}).w.Info()

@@ -29,9 +29,20 @@ func (v mapView) Close() error      { return nil }
 func (v mapView) Get(key []byte, into *store.Value) (bool, error) {
 	b, ok := v.rows[string(key)]
 	if ok {
-		into.Hold(b, nil)
+		own := bytes.Clone(b)
+		into.Hold(own, scribble(own))
 	}
 	return ok, nil
+}
+
+// scribble are bytes that are something else once they are given back.
+type scribble []byte
+
+func (s scribble) Close() error {
+	for i := range s {
+		s[i] = 0xEE
+	}
+	return nil
 }
 
 func (v mapView) Iter(o store.IterOptions) (store.Iterator, error) {

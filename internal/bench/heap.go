@@ -4,13 +4,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/metrics"
 	"runtime/pprof"
 	"time"
 )
 
 // watchHeap samples the size of Go's heap until stop, which gives the largest in MB. With o.profile it leaves a profile
-// of about that moment.
+// of what was in use at about that moment; that costs collections, so the figures are no good then.
 func watchHeap(o options) (stop func() (float64, error), err error) {
 	end, ended := make(chan struct{}), make(chan error, 1)
 	var peak uint64
@@ -43,6 +44,7 @@ func watchHeap(o options) (stop func() (float64, error), err error) {
 }
 
 func writeHeap(path string) error {
+	runtime.GC() // a profile is as of the last one
 	f, err := os.Create(path)
 	if err != nil {
 		return err

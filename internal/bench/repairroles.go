@@ -73,46 +73,66 @@ func changeBucket(ctx context.Context, o options, js jetstream.JetStream) (resul
 	})
 }
 
-// putMany publishes n messages to o's bucket with many in flight, waits for all of them to be stored, and tells how far
-// it is. next fills in a message, with the key as its subject.
+// ackEvery is how many messages of putMany share an acknowledgement; two of them are in flight.
+const ackEvery = 1000
+
+// putMany publishes n messages to o's bucket, waits for all of them to be stored, and tells how far it is. Only some ask
+// for an acknowledgement, whose revision shows that those before are stored too: nobody else writes. next fills in a
+// message, with the key as its subject.
 func putMany(ctx context.Context, o options, js jetstream.JetStream, n int, next func(i int, m *nats.Msg) error) (result, error) {
-	failed := make(chan error, 1)
-	async, err := jetstream.New(js.Conn(), jetstream.WithPublishAsyncMaxPending(4096),
-		jetstream.WithPublishAsyncErrHandler(func(_ jetstream.JetStream, _ *nats.Msg, err error) {
-			select {
-			case failed <- err:
-			default:
-			}
-		}))
+	s, err := js.Stream(ctx, "KV_"+o.bucket)
 	if err != nil {
 		return result{}, err
 	}
+	base := s.CachedInfo().State.LastSeq
 	m := startMeter()
 	told := time.Now()
+	var before jetstream.PubAckFuture
 	for i := range n {
 		var msg nats.Msg
 		if err := next(i, &msg); err != nil {
 			return result{}, err
 		}
 		msg.Subject = "$KV." + o.bucket + "." + msg.Subject
-		if _, err := async.PublishMsgAsync(&msg, jetstream.WithStallWait(time.Minute)); err != nil {
+		if (i+1)%ackEvery != 0 && i != n-1 {
+			if err := js.Conn().PublishMsg(&msg); err != nil {
+				return result{}, err
+			}
+			continue
+		}
+		ack, err := js.PublishMsgAsync(&msg)
+		if err != nil {
 			return result{}, err
 		}
+		if before != nil {
+			if err := acked(ctx, before, base+uint64(i/ackEvery*ackEvery)); err != nil {
+				return result{}, err
+			}
+		}
+		before = ack
 		if time.Since(told) > 10*time.Second {
 			told = time.Now()
 			fmt.Fprintf(os.Stderr, "  %s: %d of %d\n", o.bucket, i+1, n)
 		}
 	}
-	select {
-	case <-async.PublishAsyncComplete():
-	case <-ctx.Done():
-		return result{}, ctx.Err()
-	}
-	select {
-	case err := <-failed:
+	if err := acked(ctx, before, base+uint64(n)); err != nil {
 		return result{}, err
-	default:
-		return m.done(n), nil
+	}
+	return m.done(n), nil
+}
+
+// acked waits for an acknowledgement, which must be of this revision.
+func acked(ctx context.Context, f jetstream.PubAckFuture, want uint64) error {
+	select {
+	case ack := <-f.Ok():
+		if ack.Sequence != want {
+			return fmt.Errorf("the bucket stored a message as revision %d, want %d: it dropped some", ack.Sequence, want)
+		}
+		return nil
+	case err := <-f.Err():
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

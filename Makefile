@@ -12,7 +12,7 @@ SCRATCH   := .tmp/generated
 
 .PHONY: help
 help: ## Print the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: demo
 demo: ## Show a fold survive kill -9, on a NATS server inside the process

@@ -132,7 +132,7 @@ func TestShellBlocksRun(t *testing.T) {
 		}
 	}
 	for _, file := range documents(t) {
-		for _, m := range regexp.MustCompile("`make ([a-z]+)[^`]*`").FindAllStringSubmatch(read(t, file), -1) {
+		for _, m := range regexp.MustCompile("`make ([a-z-]+)[^`]*`").FindAllStringSubmatch(read(t, file), -1) {
 			if !slices.Contains(targets, m[1]) {
 				t.Errorf("%s: there is no make target %s", file, m[1])
 			}
@@ -140,7 +140,7 @@ func TestShellBlocksRun(t *testing.T) {
 	}
 }
 
-var target = regexp.MustCompile(`(?m)^([a-z]+):.*?(## .*)?$`)
+var target = regexp.MustCompile(`(?m)^([a-z-]+):.*?(## .*)?$`)
 
 func makeTargets(makefile string) (names []string) {
 	for _, m := range target.FindAllStringSubmatch(makefile, -1) {

@@ -61,7 +61,7 @@ func TestAdoptMakesTheFoldWhatTheNewLogLists(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				want := Outcome{Cursor: kv.Cursor{SeenEvicting: c.memo}, Known: kv.Incarnation{CreatedUnixNano: info.Created.UnixNano()}, Relist: true}
+				want := Outcome{Cursor: kv.Cursor{SeenEvicting: c.memo}, Known: kv.Incarnation{CreatedUnixNano: info.Created.UnixNano()}, Relist: true, Listed: info.Last}
 				if c.owes {
 					want.Owed = kv.Owed{}.Add(kv.OwesListing, info.Last)
 				}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"github.com/typedfold/fold/runtime/natskv"
+)
+
+// The exit codes of every verb.
+const (
+	exitOK          = 0
+	exitFailed      = 1 // what was checked is not well, or could not be checked
+	exitUsage       = 2
+	exitUnreachable = 3
+	// 4 is reserved.
+)
+
+// program is one run of the command.
+type program struct {
+	env           func(string) string
+	out, err      io.Writer
+	progressAfter time.Duration
+
+	json bool // the verb that runs was asked for JSON
+}
+
+// codeError ends the program with a code of its own.
+type codeError struct {
+	code int
+	err  error
+	hint string
+}
+
+func (e *codeError) Error() string { return e.err.Error() }
+func (e *codeError) Unwrap() error { return e.err }
+func (e *codeError) Hint() string  { return e.hint }
+
+func usageError(hint, format string, args ...any) error {
+	return &codeError{code: exitUsage, err: fmt.Errorf(format, args...), hint: hint}
+}
+
+// errSaid ends the program with exitFailed after the verb has said why.
+var errSaid = errors.New("said")
+
+func (p *program) run(ctx context.Context, args []string) int {
+	root := p.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errSaid):
+		return exitFailed
+	}
+	code := codeOf(err)
+	p.fail(err, code)
+	return code
+}
+
+func (p *program) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:               "fold",
+		Short:             "Look at the folds of NATS KV buckets",
+		Version:           version(),
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		// A word that is no verb would only print the help else.
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetOut(p.out)
+	root.SetErr(p.err)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usageError("see "+c.CommandPath()+" --help", "%w", err)
+	})
+	root.AddCommand(p.repairVerb())
+	return root
+}
+
+// codeOf is the exit code of an error.
+func codeOf(err error) int {
+	var coded *codeError
+	switch {
+	case errors.As(err, &coded):
+		return coded.code
+	case isUnreachable(err):
+		return exitUnreachable
+	case strings.HasPrefix(err.Error(), "unknown command "): // cobra's, which has no type
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// isUnreachable reports whether the server, or JetStream on it, was not there, did not let us in, or did not answer in time.
+func isUnreachable(err error) bool {
+	for _, e := range []error{natskv.ErrNotConnected, nats.ErrNoServers, nats.ErrNoResponders, nats.ErrTimeout, nats.ErrAuthorization,
+		nats.ErrConnectionClosed, nats.ErrDisconnected, context.DeadlineExceeded} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// fail says what went wrong: as JSON on the output when that was asked for, else in words.
+func (p *program) fail(err error, code int) {
+	hint := ""
+	var h interface{ Hint() string }
+	if errors.As(err, &h) {
+		hint = h.Hint()
+	}
+	if p.json {
+		p.printJSON(struct {
+			Error string `json:"error"`
+			Hint  string `json:"hint,omitempty"`
+			Code  int    `json:"code"`
+		}{err.Error(), hint, code})
+		return
+	}
+	fmt.Fprintf(p.err, "fold: %v\n", err)
+	if hint != "" {
+		fmt.Fprintf(p.err, "hint: %s\n", hint)
+	}
+}
+
+func (p *program) printJSON(v any) {
+	e := json.NewEncoder(p.out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(v); err != nil {
+		fmt.Fprintf(p.err, "fold: print: %v\n", err)
+	}
+}
+
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}

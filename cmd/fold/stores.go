@@ -1,0 +1,118 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/typedfold/fold/runtime/repair"
+	"github.com/typedfold/fold/runtime/store"
+	"github.com/typedfold/fold/runtime/store/logstore"
+	"github.com/typedfold/fold/runtime/store/pebblestore"
+)
+
+const (
+	storeAuto   = "auto"
+	storePebble = "pebble"
+	storeLog    = "log"
+)
+
+// storeKind looks at what is at a path.
+func storeKind(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if info.Mode().IsRegular() {
+		return storeLog, nil
+	}
+	files, err := os.ReadDir(path)
+	if err != nil {
+		return "", err
+	}
+	for _, f := range files {
+		switch {
+		case f.Name() == logstore.ExportName:
+			return storeLog, nil
+		case strings.HasPrefix(f.Name(), "MANIFEST-"):
+			return storePebble, nil
+		}
+	}
+	return "", fmt.Errorf("%s: %w: it is neither a log file, nor a folder with %s or with a Pebble database", path, store.ErrFormat, logstore.ExportName)
+}
+
+// openStore opens a store to read it only.
+func openStore(path, kind string) (_ store.Store, err error) {
+	if kind == storeAuto {
+		if kind, err = storeKind(path); err != nil {
+			return nil, err
+		}
+	}
+	if kind == storeLog {
+		s, err := logstore.Open(path, logstore.Options{ReadOnly: true})
+		if err != nil {
+			return nil, err
+		}
+		return s, nil
+	}
+	s, err := pebblestore.Open(path, pebblestore.Options{ReadOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// artifacts are folders that are an artifact each, by their path.
+type artifacts struct {
+	dirs    []string
+	scratch string
+}
+
+var _ repair.Source = (*artifacts)(nil)
+
+// at is a source in which Fetch finds the folder by its base name.
+func (a *artifacts) at(dir string) (*repair.LocalSource, repair.Manifest, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, repair.Manifest{}, err
+	}
+	open := func(dir string) (store.Store, error) { return openStore(dir, storeAuto) }
+	return &repair.LocalSource{Dir: filepath.Dir(abs), Open: open, Scratch: a.scratch}, repair.Manifest{ID: filepath.Base(abs)}, nil
+}
+
+// Candidates describes the artifacts, the newest cursor first.
+func (a *artifacts) Candidates(ctx context.Context) ([]repair.Manifest, error) {
+	var all []repair.Manifest
+	for _, dir := range a.dirs {
+		opened, err := a.Fetch(ctx, repair.Manifest{ID: dir})
+		if errors.Is(err, repair.ErrArtifactInvalid) {
+			all = append(all, repair.Manifest{ID: dir, Err: err})
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		m := opened.Manifest()
+		m.ID = dir
+		all = append(all, m)
+		if err := opened.Close(); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(all, func(a, b repair.Manifest) int { return cmp.Compare(b.Cursor.Revision(), a.Cursor.Revision()) })
+	return all, nil
+}
+
+// Fetch opens a copy of the folder of that path.
+func (a *artifacts) Fetch(ctx context.Context, m repair.Manifest) (repair.Artifact, error) {
+	source, named, err := a.at(m.ID)
+	if err != nil {
+		return nil, err
+	}
+	return source.Fetch(ctx, named)
+}

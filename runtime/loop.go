@@ -123,7 +123,10 @@ func newLoop(cfg loopConfig) *loop {
 		idle:  make(chan struct{}),
 		segs:  map[uint64]*segment{},
 	}
-	l.cfg.machine.CanRepair = cfg.canRepair()
+	if cfg.canRepair() {
+		l.cfg.machine.CanRepair = true
+		l.mending.repairer = repair.New(cfg.reader, cfg.store, &folder{loop: l}, cfg.scope, cfg.repair)
+	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }

@@ -54,7 +54,6 @@ func (l *loop) beginMending() {
 	if !l.cfg.canRepair() {
 		return
 	}
-	l.mending.repairer = repair.New(l.cfg.reader, l.cfg.store, &folder{loop: l}, l.cfg.scope, l.cfg.repair)
 	if m := l.cfg.repair.Mode; m == repair.Auto || m == repair.Relist {
 		l.wg.Go(l.pollRetention)
 	}

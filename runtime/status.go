@@ -8,6 +8,7 @@ import (
 
 	"github.com/typedfold/fold/internal/machine"
 	"github.com/typedfold/fold/runtime/protocol"
+	"github.com/typedfold/fold/runtime/repair"
 )
 
 // State is what a fold is doing.
@@ -59,6 +60,8 @@ type Status struct {
 	Unproven bool   `json:"unproven,omitempty"`
 	// Markers is how far the bucket can be trusted to deliver each delete: "sealed", "long-lived" or "unsealed".
 	Markers string `json:"markers,omitempty"`
+	// Progress is how far the repair that runs now is.
+	Progress *repair.Progress `json:"progress,omitempty"`
 	// Repair and Audit are the last ones that had something to decide.
 	Repair *RepairReport `json:"repair,omitempty"`
 	Audit  *RepairReport `json:"audit,omitempty"`
@@ -88,6 +91,12 @@ func (f *Fold) Status() Status {
 		Applied: v.committed.Revision(), Durable: min(f.store.Durable().Revision(), v.committed.Revision()), Head: max(v.head, v.committed.Revision()),
 		Pending: v.pending, Hydrated: f.sink.hydrated.Load(), LastApply: v.lastApply, Failures: v.failures, Repair: v.report, Audit: v.audit,
 		Store: StoreStatus{Backend: info.Backend, Format: info.Format, Path: info.Path, DiskBytes: stats.DiskBytes, MemoryBytes: stats.MemoryBytes},
+	}
+	if p, ok := f.loop.mending.repairer.Progress(); ok && v.state != StateStopped {
+		s.Progress = &p
+		if v.state == StateOpening { // a start without a cursor that turned out to need one
+			s.State = StateRepairing
+		}
 	}
 	if v.owed.Why != 0 {
 		s.Owed, s.Unproven = v.owed.Why.String(), v.unproven

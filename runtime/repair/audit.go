@@ -39,6 +39,7 @@ var errUnproven = errors.New("a listing is not the truth")
 func (p *Repairer) Audit(ctx context.Context, q AuditRequest, r *Report) (AuditOutcome, error) {
 	*r = Report{Cause: "audit of " + q.Owed.String(), Scope: p.scope.String(), Cursor: q.Cursor.String(), Began: time.Now()}
 	out, err := p.audit(ctx, q, r)
+	p.at.leave()
 	r.end(Outcome{Cursor: q.Cursor}, err, time.Now())
 	if err != nil {
 		return AuditOutcome{}, fmt.Errorf("audit (%v): %w", q.Owed, err)
@@ -107,6 +108,7 @@ func (a *auditing) run(ctx context.Context, info kv.LogInfo) error {
 	if err != nil {
 		return err
 	}
+	a.p.at.enter(stageWaiting)
 	if err := a.q.WaitApplied(ctx, first.after.Last); err != nil {
 		return errors.Join(fmt.Errorf("wait for revision %d: %w", first.after.Last, err), first.keys.close())
 	}

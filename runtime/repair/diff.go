@@ -58,6 +58,7 @@ func (p *Repairer) list(ctx context.Context, planned int64, before kv.LogInfo, j
 }
 
 func (p *Repairer) fillListing(ctx context.Context, l *listing) (err error) {
+	p.at.enter(stageListing)
 	for k, err := range p.log.LastVersions(ctx, p.scope) {
 		if err != nil {
 			return fmt.Errorf("list the bucket: %w", err)
@@ -68,6 +69,7 @@ func (p *Repairer) fillListing(ctx context.Context, l *listing) (err error) {
 		if err := l.keys.add(k); err != nil {
 			return fmt.Errorf("list the bucket: %w", err)
 		}
+		p.at.keys.Add(1)
 		l.highest = max(l.highest, k.Version.Rank())
 		l.agedOut = l.agedOut || k.Op == kv.OpAgedOut
 	}
@@ -138,6 +140,7 @@ func (p *Repairer) walk(ctx context.Context, snap store.Snapshot, l *listing, r 
 	if err != nil {
 		return err
 	}
+	p.at.enter(stageComparing)
 	rows := &rowStream{g: snap, left: ranges(p.scope)}
 	defer func() { err = errors.Join(err, rows.close()) }()
 	hasRow, err := rows.next()
@@ -155,6 +158,7 @@ func (p *Repairer) walk(ctx context.Context, snap store.Snapshot, l *listing, r 
 		default:
 			order = bytes.Compare(rows.key(), keys.key)
 		}
+		p.at.keys.Add(1)
 		var k pair
 		if order <= 0 {
 			k.key, k.hasRow, k.row = rows.key(), true, rows.at.record.Version
@@ -178,44 +182,6 @@ func (p *Repairer) walk(ctx context.Context, snap store.Snapshot, l *listing, r 
 	}
 	r.Listed = keys.n
 	return l.plausible(keys.n, r)
-}
-
-// rowStream walks the rows of several ranges, one after the other.
-type rowStream struct {
-	g    store.Getter
-	left []keyRange
-	at   *side
-}
-
-func (s *rowStream) key() []byte { return s.at.it.Key()[1:] }
-
-// next moves to the next row; false at the end.
-func (s *rowStream) next() (bool, error) {
-	err := error(nil)
-	if s.at != nil {
-		err = s.at.next()
-	}
-	for err == nil && (s.at == nil || !s.at.has) {
-		if err = s.close(); err != nil || len(s.left) == 0 {
-			break
-		}
-		in := s.left[0]
-		s.left = s.left[1:]
-		s.at, err = openSide(s.g, in)
-	}
-	if err != nil {
-		return false, fmt.Errorf("read the fold: %w", err)
-	}
-	return s.at != nil, nil
-}
-
-func (s *rowStream) close() error {
-	if s.at == nil {
-		return nil
-	}
-	at := s.at
-	s.at = nil
-	return at.it.Close()
 }
 
 // confirm is the mass-delete brake: of what a first listing lacks it leaves what may be deleted, which are the keys that a
@@ -282,6 +248,7 @@ func (p *Repairer) delete(ctx context.Context, gone *spill, r *Report) error {
 	if err != nil {
 		return err
 	}
+	p.at.enter(stageFolding)
 	var chunk []Change
 	for keys.next() {
 		u := kv.Update{Key: store.NATSKey(dataKey(keys.key)), Op: kv.OpDelete, Reason: kv.ReasonRepair}
@@ -316,6 +283,7 @@ func (p *Repairer) deleteChunk(ctx context.Context, chunk []Change, r *Report) e
 	if err := p.to.Fold(ctx, chunk); err != nil {
 		return fmt.Errorf("fold %d deletes: %w", len(chunk), err)
 	}
+	p.at.keys.Add(uint64(len(chunk)))
 	r.changed(chunk)
 	return nil
 }

@@ -140,6 +140,7 @@ type Repairer struct {
 	to    Folder
 	scope kv.Scope
 	o     Options
+	at    progress
 }
 
 // New makes a Repairer of a fold with this scope. The options have been validated.
@@ -186,6 +187,7 @@ func (e *RefusedError) Hint() string { return e.What }
 func (p *Repairer) Repair(ctx context.Context, q Request, r *Report) (Outcome, error) {
 	r.begin(q, p.scope, time.Now())
 	out, err := p.repair(ctx, q, r)
+	p.at.leave()
 	r.end(out, err, time.Now())
 	if err != nil {
 		return out, fmt.Errorf("repair (%v): %w", q.Cause, err)

@@ -59,6 +59,7 @@ type restoring struct {
 
 // from restores from one artifact, or says with *unfit that it can't be.
 func (x *restoring) from(ctx context.Context, m Manifest) (out Outcome, err error) {
+	x.p.at.enter(stageFetching)
 	a, err := x.p.o.Source.Fetch(ctx, m)
 	if errors.Is(err, ErrArtifactInvalid) {
 		return Outcome{}, &unfit{why: "can't be used", err: err}
@@ -109,7 +110,7 @@ func (x *restoring) take(ctx context.Context, here Manifest, remote store.Snapsh
 	}
 	defer func() { _ = local.Close() }()
 	x.r.Rows, x.r.Listed = 0, 0 // of an artifact that was no good
-	d := newDifference(x.p.scope, x.p.o.Scratch, x.r)
+	d := newDifference(x.p.scope, x.p.o.Scratch, x.r, &x.p.at)
 	defer func() { err = errors.Join(err, d.close()) }()
 	if err := d.compare(ctx, local, remote); err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/typedfold/fold/runtime/kv"
 	"github.com/typedfold/fold/runtime/protocol"
@@ -16,14 +15,15 @@ import (
 type difference struct {
 	scope kv.Scope
 	r     *Report
+	at    *progress
 	// taken are the keys whose entry the artifact has, vanished those that it lacks: in ordered form, without the space
 	// byte, each with the version of the fold's row, on which the decision rests.
 	taken, vanished *spill
 	spills          []*spill // all to close
 }
 
-func newDifference(scope kv.Scope, scratch string, r *Report) *difference {
-	d := &difference{scope: scope, r: r, taken: newSpill(scratch), vanished: newSpill(scratch)}
+func newDifference(scope kv.Scope, scratch string, r *Report, at *progress) *difference {
+	d := &difference{scope: scope, r: r, at: at, taken: newSpill(scratch), vanished: newSpill(scratch)}
 	d.spills = append(d.spills, d.taken, d.vanished)
 	return d
 }
@@ -32,55 +32,6 @@ func (d *difference) close() (err error) {
 	for _, s := range d.spills {
 		err = errors.Join(err, s.close())
 	}
-	return err
-}
-
-// keyRange is a half-open range of store keys.
-type keyRange struct{ lower, upper []byte }
-
-// ranges are the scope's parts of SpaceData, disjoint and in the order of the store: a scope sorts "-" before ".",
-// a store after it.
-func ranges(scope kv.Scope) []keyRange {
-	if scope.IsAll() {
-		return []keyRange{{lower: []byte{byte(store.SpaceData)}, upper: []byte{byte(store.SpaceData) + 1}}}
-	}
-	var all []keyRange
-	for _, prefix := range scope.List() {
-		lower := store.AppendKey(nil, store.SpaceData, prefix)
-		all = append(all, keyRange{lower: lower, upper: store.PrefixEnd(lower)})
-	}
-	slices.SortFunc(all, func(a, b keyRange) int { return bytes.Compare(a.lower, b.lower) })
-	return all
-}
-
-// side is one of the two folds that are compared, at one of its rows.
-type side struct {
-	it     store.Iterator
-	has    bool
-	record store.Record
-}
-
-func openSide(g store.Getter, in keyRange) (*side, error) {
-	it, err := g.Iter(store.IterOptions{Lower: in.lower, Upper: in.upper})
-	if err != nil {
-		return nil, err
-	}
-	s := &side{it: it}
-	if err := s.next(); err != nil {
-		return nil, errors.Join(err, it.Close())
-	}
-	return s, nil
-}
-
-func (s *side) next() error {
-	if s.has = s.it.Next(); !s.has {
-		return s.it.Err()
-	}
-	b, err := s.it.Value()
-	if err != nil {
-		return err
-	}
-	s.record, err = store.ParseRecord(b)
 	return err
 }
 
@@ -94,6 +45,7 @@ func (s *side) state(at bool) protocol.KeyState {
 
 // compare walks both folds once, in key order.
 func (d *difference) compare(ctx context.Context, local, remote store.Snapshot) error {
+	d.at.enter(stageComparing)
 	for _, in := range ranges(d.scope) {
 		if err := d.compareRange(ctx, local, remote, in); err != nil {
 			return err
@@ -117,6 +69,7 @@ func (d *difference) compareRange(ctx context.Context, local, remote store.Snaps
 		if n%checkEvery == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
+		d.at.keys.Add(1)
 		order := keyOrder(l, a)
 		if err := d.row(l, a, order); err != nil {
 			return err

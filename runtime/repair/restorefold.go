@@ -13,7 +13,8 @@ const chunkBytes = 4 << 20
 
 // fold makes the changes: the puts first, then the deletes.
 func (x *restoring) fold(ctx context.Context, d *difference, local, remote store.Snapshot) error {
-	c := &chunks{to: x.p.to, r: x.r, max: x.p.o.Chunk}
+	x.p.at.enter(stageFolding)
+	c := &chunks{to: x.p.to, r: x.r, at: &x.p.at, max: x.p.o.Chunk}
 	rows, err := d.taken.read()
 	if err != nil {
 		return err
@@ -44,9 +45,6 @@ func (x *restoring) fold(ctx context.Context, d *difference, local, remote store
 	}
 	return c.flush(ctx)
 }
-
-// dataKey is the store key of a key in ordered form.
-func dataKey(ordered []byte) []byte { return append([]byte{byte(store.SpaceData)}, ordered...) }
 
 // putsOf appends the changes that take over one key: its newest message, and before it the last accepted one where the
 // artifact refused the newest and has a later accepted one than the fold. A fold then refuses or takes either for itself.
@@ -113,6 +111,7 @@ func servedRank(g store.Getter, key []byte) (uint64, error) {
 type chunks struct {
 	to      Folder
 	r       *Report
+	at      *progress
 	max     int
 	changes []Change
 	bytes   int
@@ -143,6 +142,7 @@ func (c *chunks) flush(ctx context.Context) error {
 	if err := c.to.Fold(ctx, c.changes); err != nil {
 		return fmt.Errorf("fold the artifact: %w", err)
 	}
+	c.at.keys.Add(uint64(len(c.changes)))
 	for i := range c.changes { // of two changes of a key the last one counts
 		if i+1 == len(c.changes) || c.changes[i].Key != c.changes[i+1].Key {
 			c.r.changed(c.changes[i : i+1])

@@ -73,7 +73,7 @@ bench: ## Measure what the README and the decisions quote; the last lines are th
 	$(GO) run ./internal/bench
 
 .PHONY: repair-bench
-repair-bench: ## Measure repairs of 1M and 5M keys beside a full hydrate (needs 15 GB of disk)
+repair-bench: ## Measure repairs of 1M and 5M keys beside a full hydrate (needs 6 GB of disk)
 	$(GO) run ./internal/bench -only repair -rounds 3
 
 .PHONY: cover

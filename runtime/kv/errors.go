@@ -68,7 +68,7 @@ func (e *ExpiredError) Is(target error) bool { return target == ErrCursorExpired
 
 // Hint says what a person can do.
 func (e *ExpiredError) Hint() string {
-	return "the log moved on while this node was away; start an empty store directory, which reads the whole bucket, and keep messages for longer than nodes are away"
+	return "the log moved on while this reader was away; a fold repairs that by itself where its options allow it (fold.Options.Repair), and messages should be kept for longer than readers are away"
 }
 
 // LogChangedError: the bucket's log is not the one that the cursor came from. It matches ErrLogReplaced or
@@ -98,7 +98,7 @@ func (e *LogChangedError) Is(target error) bool {
 
 // Hint says what a person can do.
 func (e *LogChangedError) Hint() string {
-	return "the bucket was re-created, restored from a backup, or lost writes; reads still serve what was folded before; start an empty store directory to follow the bucket as it is now"
+	return "the bucket was re-created, restored from a backup, or lost writes; reads still serve what was folded before; to follow the bucket as it is now, start once with fold.Options.Repair.AdoptNewLog"
 }
 
 // UnsupportedError names the setting or the capability that is missing.

@@ -1,6 +1,7 @@
 package repair
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -116,5 +117,25 @@ func TestAdoptIsNotDoneUnasked(t *testing.T) {
 	g.wantUntouched(t, before)
 	if g.log.lists != 0 {
 		t.Errorf("%d listings", g.log.lists)
+	}
+}
+
+// TestNoCursorOnAnotherLog: a fold of a noted log that has rows and no cursor, as a crash in an adoption leaves it, is not
+// made what a bucket created since lists, unless it was asked to.
+func TestNoCursorOnAnotherLog(t *testing.T) {
+	g := newRig(t, "logstore", kvtest.Options{})
+	changeLog(t, g, protocol.CauseReplaced, 60, 20)
+	before := contents(t, g.store)
+	q := g.request(protocol.CauseNoCursor)
+	q.Cursor, q.Known = kv.Cursor{}, kv.Incarnation{CreatedUnixNano: 5}
+	_, err := g.repair(t, q)
+	if !errors.Is(err, ErrRefused) || !errors.Is(err, kv.ErrLogReplaced) {
+		t.Errorf("repair: %v", err)
+	}
+	wantRows(t, contents(t, g.store), before)
+	g.o.AdoptNewLog = true
+	out, err := g.repair(t, q)
+	if err != nil || out.Known.CreatedUnixNano == 5 || !out.Relist {
+		t.Errorf("adopt: %+v, %v", out, err)
 	}
 }

@@ -201,6 +201,16 @@ func (p *Repairer) repair(ctx context.Context, q Request, r *Report) (Outcome, e
 		return Outcome{}, fmt.Errorf("read the log's settings: %w", err)
 	}
 	r.saw(info)
+	if q.Cause == protocol.CauseNoCursor {
+		// No watch has compared the logs. Without a cursor only the creation time tells them apart.
+		answer := protocol.LogIsSame(protocol.LogSeen{NotedCreated: q.Known.CreatedUnixNano, Created: created(info), Last: info.Last})
+		r.decide("log_is_same", answer.String(), "noted_created", q.Known.CreatedUnixNano, "created", created(info))
+		if answer == protocol.LogReplaced {
+			q.Cause = protocol.CauseReplaced
+			q.Err = &kv.LogChangedError{Bucket: info.Bucket, Replaced: true, Cursor: q.Cursor, Last: info.Last,
+				NotedCreated: time.Unix(0, q.Known.CreatedUnixNano), Created: info.Created}
+		}
+	}
 	if r.Evicted = protocol.HasEvicted(info.Retention.Kernel()); r.Evicted {
 		q.Cursor.SeenEvicting = true
 	}

@@ -51,7 +51,8 @@ type loopView struct {
 func (f *Fold) begin(b kv.Bucket) {
 	f.hydrated, f.ended, f.moved = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	resume := f.store.Cursor()
-	f.view = loopView{state: StateOpening, committed: resume, since: time.Now()}
+	owed, _ := store.OwedOf(f.store) // the loop reads it again, and stops on the error
+	f.view = loopView{state: StateOpening, committed: resume, owed: owed, since: time.Now()}
 	events := f.o.Events
 	user := events.Hydrated
 	events.Hydrated = func(c Cursor) {

@@ -2,7 +2,6 @@ package fold_test
 
 import (
 	"errors"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -211,7 +210,7 @@ func TestLiveBurstTripsTheGuard(t *testing.T) {
 		st := newStall(t, l.store(t, "node"))
 		tb := start(t, slow, st, startOptions{fold: fold.Options{
 			Events: r.events(), Batch: fold.BatchOptions{Max: 4, MaxBytes: 128 << 10, Queue: 4},
-			Repair: fold.RepairOptions{Source: l.source(), Scratch: filepath.Join(l.dir)},
+			Repair: fold.RepairOptions{Source: l.source(), Scratch: l.dir},
 		}})
 		tb.hydrated(t)
 		st.hold()

@@ -311,14 +311,13 @@ func (l *live) burst(t *testing.T, from, n int, node string) uint64 {
 	return 0
 }
 
-// reports gathers what a node tells of its repairs and audits.
+// reports gathers why a node's repairs began.
 type reports struct {
 	mu      sync.Mutex
 	reasons []error
-	audits  chan *fold.RepairReport
 }
 
-func newReports() *reports { return &reports{audits: make(chan *fold.RepairReport, 64)} }
+func newReports() *reports { return &reports{} }
 
 func (r *reports) events() fold.Events {
 	return fold.Events{
@@ -326,12 +325,6 @@ func (r *reports) events() fold.Events {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.reasons = append(r.reasons, err)
-		},
-		AuditDone: func(a *fold.RepairReport) {
-			select {
-			case r.audits <- a:
-			default:
-			}
 		},
 	}
 }

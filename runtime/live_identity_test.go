@@ -77,7 +77,7 @@ func braked(r *fold.RepairReport) bool {
 	return false
 }
 
-// fill writes keys of this tenant, and a node folds them.
+// fillOld writes keys, has the node fold them, and gives what it holds then.
 func (l *live) fillOld(t *testing.T, n int) fold.Digest {
 	t.Helper()
 	for i := range n {

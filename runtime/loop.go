@@ -306,6 +306,9 @@ func (l *loop) do(e machine.Effect) {
 		l.startFlush(e.Flush)
 		l.submit(func() machine.Input { return l.runHooks() })
 	case machine.ApplyStore:
+		if l.m.TakingOver() {
+			l.takeOver()
+		}
 		l.submit(func() machine.Input { return l.applyStore(e.Flush) })
 	case machine.Committed:
 		l.flushCommitted(e)

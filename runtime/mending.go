@@ -30,7 +30,8 @@ type mending struct {
 	markers  atomic.Pointer[protocol.MarkerRules] // as last read
 
 	// The loop's goroutine has the rest.
-	report      *repair.Report // of the last repair
+	report      *repair.Report  // of the last repair
+	known       *kv.Incarnation // what the last repair has the fold remember of the log, until it is taken over
 	auditReport *repair.Report
 	listed      uint64 // repair.Outcome.Listed of the last repair, until the re-list has begun
 	audit       uint64 // the audit that is under way; another one's changes are refused
@@ -133,11 +134,17 @@ func finalRepairError(err error) bool {
 }
 
 func (l *loop) repaired(in machine.Repaired, ev event) {
-	if ev.known != nil && in.Err == nil && l.m.Phase() != machine.PhaseStopping {
-		l.log.set(*ev.known)
-		l.mending.listed = ev.listed
-	}
+	l.mending.known, l.mending.listed = ev.known, ev.listed
 	l.reported(&l.mending.report, ev.report, l.cfg.events.RepairDone, "fold: repaired", in.Err)
+}
+
+// takeOver has the log's identity go into the commit that moves the cursor to it, and into none before. No live watch stood
+// at that cursor.
+func (l *loop) takeOver() {
+	if l.mending.known != nil {
+		l.log.set(*l.mending.known)
+		l.mending.known, l.lostAt = nil, time.Time{}
+	}
 }
 
 // reported keeps a report and tells of it. One that had nothing to do is not worth a word.

@@ -1,0 +1,84 @@
+package fold_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	fold "github.com/typedfold/fold/runtime"
+	"github.com/typedfold/fold/runtime/kv"
+	"github.com/typedfold/fold/runtime/kv/kvtest"
+	"github.com/typedfold/fold/runtime/store"
+)
+
+// createdIn is the log's creation time that a batch commits; 0 when it has none.
+func createdIn(t *testing.T, b *store.Batch) int64 {
+	t.Helper()
+	for _, op := range b.Ops {
+		if string(op.Key) != string(store.MetaKey(store.MetaLog)) {
+			continue
+		}
+		i, err := kv.ParseIncarnation(op.Value)
+		if err != nil {
+			t.Error(err)
+		}
+		return i.CreatedUnixNano
+	}
+	return 0
+}
+
+// TestLogAndCursorMoveTogether: the memo that a repair learned is committed before its outcome, at a second try, and does
+// not yet name the log that the outcome moves to.
+func TestLogAndCursorMoveTogether(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		dir := t.TempDir()
+		synctest.Test(t, func(t *testing.T) {
+			log := newLog()
+			for _, domain := range []string{"a", "b", "c"} {
+				setRoute(t, log, route("t", domain, "1"))
+			}
+			tb := start(t, log, openStore(t, b, dir), startOptions{})
+			tb.caughtUp(t, log)
+			tb.close(t)
+
+			log.Recreate()
+			log.SetLimits(kvtest.Limits{Evicts: true})
+			setRoute(t, log, route("t", "a", "2"))
+			setRoute(t, log, route("t", "b", "2"))
+			log.EvictTo(2)
+			info, err := log.Info(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			failed := false
+			s := &faultStore{Store: openStore(t, b, dir), apply: func(_ int, b *store.Batch, c kv.Cursor) error {
+				if c.Revision() == 3 && createdIn(t, b) == info.Created.UnixNano() {
+					t.Errorf("the new log is committed with the old one's cursor %v", c)
+				}
+				if c.Revision() == 3 && c.SeenEvicting && !failed {
+					failed = true
+					return errors.New("no room")
+				}
+				return nil
+			}}
+			tb = start(t, log, s, startOptions{fold: fold.Options{Repair: fold.RepairOptions{AdoptNewLog: true}}})
+			time.Sleep(time.Minute)
+			tb.caughtUp(t, log)
+			wantRoute(t, tb, "t", "a", "")
+			wantRoute(t, tb, "t", "b", "2")
+			tb.close(t)
+			if known, err := store.LogOf(openAgain(t, b, dir)); err != nil || known.CreatedUnixNano != info.Created.UnixNano() || !failed {
+				t.Errorf("the store knows a log of %d, %v, and the memo failed: %v", known.CreatedUnixNano, err, failed)
+			}
+		})
+	})
+}
+
+// openAgain opens a store that was closed; the test's end closes it.
+func openAgain(t *testing.T, b backend, dir string) store.Store {
+	t.Helper()
+	s := openStore(t, b, dir)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}

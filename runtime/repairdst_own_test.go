@@ -149,6 +149,27 @@ var dstOwnStories = []*dstStory{
 		},
 	},
 	{
+		name:   "a key comes back while it is about to be deleted by an audit",
+		repair: fold.RepairOptions{AuditEvery: time.Minute}, markersGo: true, settlesOwed: true, plans: "audit: list",
+		before: func(w *dstWorld) {
+			w.write("n.keep")
+			w.write(dstMany("n", 12)...)
+			w.follow()
+			for _, k := range dstMany("n", 12) {
+				w.del(k)
+			}
+			w.log.PurgeMarkers()
+			w.write("n.new")
+		},
+		list: func(n int, keys []kv.KeyVersion, w *dstWorld) ([]kv.KeyVersion, error) {
+			if n == 2 { // the brake's: the keys are as they were before
+				w.write("n.0")
+				time.Sleep(time.Second) // virtual: the fold takes it
+			}
+			return keys, nil
+		},
+	},
+	{
 		name: "an age-out marker is no delete", limits: dstEvicts,
 		before: func(w *dstWorld) {
 			w.write("n.old", "n.a", "n.b")

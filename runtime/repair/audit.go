@@ -152,6 +152,9 @@ func (a *auditing) compare(ctx context.Context, l *listing) (err error) {
 
 func (a *auditing) key(l *listing, k pair) error {
 	seen := protocol.AuditSeen{Before: l.before.Last, After: l.after.Last, Row: k.row.Rank(), HasRow: k.hasRow}
+	if seen.Row > a.applied {
+		seen.Row = 0 // left by the log before an adoption: its revision says nothing of this one
+	}
 	if k.listed {
 		if seen.Listed = k.rank; k.rank == 0 {
 			return fmt.Errorf("key %q is listed without a revision", store.NATSKey(dataKey(k.key)))

@@ -446,3 +446,21 @@ func (g *rig) follow(t *testing.T, to uint64) {
 	}
 	apply(t, g.store, kv.CursorAt(max(to, g.store.Cursor().Revision())), updates...)
 }
+
+// TestAuditOfARowOfAnotherLog: a row that an adoption kept for a key which was listed then, and was deleted before the
+// re-list, has a revision of the log before. It is past all that this log has, and says nothing here.
+func TestAuditOfARowOfAnotherLog(t *testing.T) {
+	eachStore(t, func(t *testing.T, backend string) {
+		g := newRig(t, backend, kvtest.Options{})
+		want := gap(t, g, 30, 0)
+		g.sim.Set("listed", "new")
+		for _, key := range []string{"gone", "listed"} {
+			apply(t, g.store, g.store.Cursor(), kv.Update{Key: key, Value: []byte("old"), Version: kv.Revision(900), Op: kv.OpPut})
+		}
+		at := head(t, g.sim)
+		out, err := g.audit(t, g.owes(t))
+		wantAudit(t, out, err, protocol.AuditList, at)
+		want["listed"] = fmt.Sprintf("%d=new", at)
+		wantRows(t, contents(t, g.store), want)
+	})
+}

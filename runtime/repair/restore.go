@@ -149,10 +149,14 @@ func (x *restoring) readLog(ctx context.Context) error {
 			NotedCreated: time.Unix(0, was), Created: info.Created}
 	}
 	x.info = info
-	if protocol.HasEvicted(info.Retention.Kernel()) {
-		x.q.Cursor.SeenEvicting = true
-	}
+	x.sawEvicted(protocol.HasEvicted(info.Retention.Kernel()))
 	return nil
+}
+
+// sawEvicted remembers that retention took values, also where the restore comes to nothing.
+func (x *restoring) sawEvicted(evicted bool) {
+	x.q.Cursor.SeenEvicting = x.q.Cursor.SeenEvicting || evicted
+	x.r.Evicted = x.r.Evicted || evicted
 }
 
 // outcome resumes where the artifact ends. The memo of either side stays; what the fold owed is settled, and what the

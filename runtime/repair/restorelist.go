@@ -17,7 +17,7 @@ func (x *restoring) spareListed(ctx context.Context, here Manifest, d *differenc
 	}
 	// What the log shows after a listing is judged once, after the last of them.
 	judge := func(l *listing) error {
-		x.q.Cursor.SeenEvicting = x.q.Cursor.SeenEvicting || l.agedOut
+		x.sawEvicted(l.agedOut)
 		return nil
 	}
 	l, err := x.p.list(ctx, created(x.info), x.info, judge)

@@ -227,9 +227,29 @@ func TestRestoreRemembersAListedAgeOut(t *testing.T) {
 				}
 			}
 		}
-		if out, err := c.run(t, f, src, log, &Report{}); err != nil || out.Cursor.SeenEvicting != aged {
-			t.Errorf("aged out %v: outcome %+v (%v)", aged, out, err)
+		var r Report
+		if out, err := c.run(t, f, src, log, &r); err != nil || out.Cursor.SeenEvicting != aged || r.Evicted != aged {
+			t.Errorf("aged out %v: outcome %+v (%v), the report says %v", aged, out, err, r.Evicted)
 		}
+	}
+}
+
+// TestRefusedRestoreTellsOfEviction that it saw only after it had begun, so that the fold remembers it though it stops.
+func TestRefusedRestoreTellsOfEviction(t *testing.T) {
+	f := newFleet(t, "logstore", kvtest.Limits{Evicts: true})
+	f.aged(t)
+	before := contents(t, f.store)
+	f.log.info = func(call int, i kv.LogInfo) (kv.LogInfo, error) {
+		if call == 1 {
+			i.Retention.Unknown = true
+			f.write("n.dead", "n.other", "n.third")
+			f.sim.EvictTo(head(t, f.sim))
+		}
+		return i, nil
+	}
+	f.wantRefused(t, before, "retention window", 1)
+	if !f.report.Evicted {
+		t.Error("the report says nothing of it")
 	}
 }
 

@@ -14,6 +14,8 @@ const (
 	// MetaLog is the log's identity (kv.Incarnation), MetaOwed the audit that is owed (kv.Owed).
 	MetaLog  = "log"
 	MetaOwed = "owed"
+	// MetaSchema, and the full name of a table's message, is the schema that the table's rows were judged by.
+	MetaSchema = "schema."
 )
 
 // Meta is a copy of one of the fold's own records; nil when there is none.

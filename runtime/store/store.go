@@ -198,6 +198,8 @@ type Store interface {
 	// as a store at exactly Cursor. Apply must not run meanwhile.
 	Export(ctx context.Context, dir string) error
 	Info() Info
+	// Kind is what an artifact needs to know of the implementation.
+	Kind() Kind
 	Stats() Stats
 	// Close syncs and closes. While snapshots, iterators or values are open it is ErrBusy, and the store goes on.
 	Close() error

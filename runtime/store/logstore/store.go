@@ -178,7 +178,7 @@ func (s *Store) Durable() kv.Cursor {
 func (s *Store) Info() store.Info {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return store.Info{Backend: "append-log", Format: strconv.Itoa(s.format), Path: s.name}
+	return store.Info{Backend: Backend, Format: strconv.Itoa(s.format), Path: s.name}
 }
 
 // entryOverhead is what a key costs in RAM beside its bytes: its place in a tree node that is two thirds full, and

@@ -32,7 +32,7 @@ import (
 const Backend = "pebble"
 
 // Format is the generation of the files that this build writes and the newest that it reads.
-var Format = "pebble-" + strconv.FormatUint(uint64(formatVersion), 10)
+var Format = formatPrefix + strconv.FormatUint(uint64(formatVersion), 10)
 
 var (
 	cursorKey = store.CursorKey()

@@ -205,6 +205,25 @@ func testReadOnlyExport(t *testing.T, h Harness) {
 	}
 	closeStore(t, r)
 	same()
+	k := o.Kind()
+	if k.Backend != o.Info().Backend || !k.Reads(o.Info().Format) || k.Reads("") || k.Reads(o.Info().Format+"0") {
+		t.Errorf("kind %q of %+v: it must read that format, and no other of a later build", k.Backend, o.Info())
+	}
+	r, err := k.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CheckRecovered(r); err != nil || r.Cursor().Revision() != 30 || !k.Reads(r.Info().Format) {
+		t.Errorf("its kind opened %+v at %v: %v", r.Info(), r.Cursor(), err)
+	}
+	if err := r.Apply(t.Context(), &store.Batch{}, kv.CursorAt(31)); !errors.Is(err, store.ErrReadOnly) {
+		t.Errorf("its kind opened it to be written to: %v", err)
+	}
+	closeStore(t, r)
+	same()
+	if r, err := k.Open(tempDir(t)); !errors.Is(err, fs.ErrNotExist) || r != nil {
+		t.Errorf("its kind opened nothing as %v, %v", r, err)
+	}
 }
 
 // lookAfterKill reads what a killed process left, as it is; nil where there is no such mode.

@@ -40,6 +40,16 @@ func (l *incarnation) opened(i kv.LogInfo) {
 	if l.known.CreatedUnixNano == 0 {
 		l.known.CreatedUnixNano = i.Created.UnixNano()
 	}
+	l.known.AgeLimit = i.Retention.AgeLimit.Nanoseconds()
+}
+
+// read notes the settings of the log that a watch is open on.
+func (l *incarnation) read(i kv.LogInfo) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.known.CreatedUnixNano == i.Created.UnixNano() {
+		l.known.AgeLimit = i.Retention.AgeLimit.Nanoseconds()
+	}
 }
 
 // appendOps notes the batch's last message and appends the record to commit. A retry of the same batch notes it once.

@@ -3,6 +3,7 @@ package kv
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 )
 
 // Sample is one applied message that can be looked up again to tell one log from another.
@@ -15,12 +16,15 @@ type Sample struct {
 type Incarnation struct {
 	// CreatedUnixNano is the log's creation time; 0 is "nothing remembered".
 	CreatedUnixNano int64
+	// AgeLimit is the log's Retention.AgeLimit as it was last read, in nanoseconds; 0 is none.
+	AgeLimit int64
 	// Samples are a few applied messages, newest last. The slice is not written to.
 	Samples []Sample
 }
 
 const (
-	incarnationGen = 1
+	incarnationGen      = 1
+	incarnationGenAging = 2 // with an age limit
 	owedGen        = 1
 	// maxSamplesRead is how many samples a record may name: a bound on what is read back from a server.
 	maxSamplesRead = 64
@@ -28,8 +32,14 @@ const (
 
 // AppendBytes appends the record that a store and an artifact keep.
 func (i Incarnation) AppendBytes(b []byte) []byte {
-	b = append(b, incarnationGen)
-	b = binary.AppendVarint(b, i.CreatedUnixNano)
+	gen := byte(incarnationGen)
+	if i.AgeLimit > 0 {
+		gen = incarnationGenAging
+	}
+	b = binary.AppendVarint(append(b, gen), i.CreatedUnixNano)
+	if i.AgeLimit > 0 {
+		b = binary.AppendUvarint(b, uint64(i.AgeLimit))
+	}
 	b = binary.AppendUvarint(b, uint64(len(i.Samples)))
 	for _, s := range i.Samples {
 		b = binary.AppendUvarint(b, s.Revision)
@@ -41,11 +51,18 @@ func (i Incarnation) AppendBytes(b []byte) []byte {
 // ParseIncarnation reads what AppendBytes writes, and refuses everything else.
 func ParseIncarnation(b []byte) (Incarnation, error) {
 	bad := fmt.Errorf("kv: log identity record of %d bytes is not one", len(b))
-	if len(b) == 0 || b[0] != incarnationGen {
+	if len(b) == 0 || b[0] != incarnationGen && b[0] != incarnationGenAging {
 		return Incarnation{}, bad
 	}
 	r := varints{b: b[1:]}
 	i := Incarnation{CreatedUnixNano: r.signed()}
+	if b[0] == incarnationGenAging {
+		limit := r.unsigned()
+		if limit == 0 || limit > math.MaxInt64 {
+			return Incarnation{}, bad
+		}
+		i.AgeLimit = int64(limit)
+	}
 	n := r.unsigned()
 	if n > maxSamplesRead {
 		return Incarnation{}, bad

@@ -11,7 +11,7 @@ import (
 )
 
 func sameIncarnation(a, b Incarnation) bool {
-	return a.CreatedUnixNano == b.CreatedUnixNano && slices.Equal(a.Samples, b.Samples)
+	return a.CreatedUnixNano == b.CreatedUnixNano && a.AgeLimit == b.AgeLimit && slices.Equal(a.Samples, b.Samples)
 }
 
 // These bytes are on people's disks.
@@ -25,6 +25,8 @@ func TestIncarnationGolden(t *testing.T) {
 		{"a creation time", Incarnation{CreatedUnixNano: 150}, "01" + "ac02" + "00"},
 		{"before 1970", Incarnation{CreatedUnixNano: -1}, "01" + "01" + "00"},
 		{"samples", Incarnation{CreatedUnixNano: 1, Samples: []Sample{{300, 2}, {301, -2}}}, "01" + "02" + "02" + "ac0204" + "ad0203"},
+		{"an age limit", Incarnation{CreatedUnixNano: 1, AgeLimit: 300}, "02" + "02" + "ac02" + "00"},
+		{"the longest age limit", Incarnation{AgeLimit: math.MaxInt64}, "02" + "00" + "ffffffffffffffff7f" + "00"},
 		{"the ends", Incarnation{CreatedUnixNano: math.MinInt64, Samples: []Sample{{math.MaxUint64, math.MaxInt64}}},
 			"01" + "ffffffffffffffffff01" + "01" + "ffffffffffffffffff01" + "feffffffffffffffff01"},
 	} {
@@ -46,7 +48,10 @@ func TestIncarnationRefusals(t *testing.T) {
 	full.Samples = append(full.Samples, Sample{})
 	for name, b := range map[string]string{
 		"empty":                      "",
-		"another generation":         "\x02\x00\x00",
+		"another generation":         "\x03\x00\x00",
+		"no age limit":               "\x02\x00\x00\x00",
+		"an age limit cut off":       "\x02\x00",
+		"an age limit beyond all":    "\x02\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00",
 		"no creation time":           "\x01",
 		"creation time cut off":      "\x01\x80",
 		"no count":                   "\x01\x00",
@@ -70,7 +75,7 @@ func TestIncarnationRoundTrip(t *testing.T) {
 		return Sample{Revision: rapid.Uint64().Draw(t, "revision"), UnixNano: rapid.Int64().Draw(t, "time")}
 	})
 	rapid.Check(t, func(t *rapid.T) {
-		i := Incarnation{CreatedUnixNano: rapid.Int64().Draw(t, "created"), Samples: rapid.SliceOfN(sample, 0, maxSamplesRead).Draw(t, "samples")}
+		i := Incarnation{CreatedUnixNano: rapid.Int64().Draw(t, "created"), AgeLimit: rapid.Int64Range(0, math.MaxInt64).Draw(t, "limit"), Samples: rapid.SliceOfN(sample, 0, maxSamplesRead).Draw(t, "samples")}
 		b := i.AppendBytes(nil)
 		if back, err := ParseIncarnation(b); err != nil || !sameIncarnation(back, i) {
 			t.Fatalf("%+v became %+v, %v", i, back, err)

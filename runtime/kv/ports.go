@@ -16,6 +16,8 @@ type Retention struct {
 	EvictsInside bool
 	// First is the first retained revision; 0 for a log that never held a message.
 	First uint64
+	// AgeLimit is how long a message is kept, where age is the only way in which the log can take a current value; else 0.
+	AgeLimit time.Duration
 	// Unknown: the log can't say whether it evicts, so nothing is concluded from a key that is not listed.
 	Unknown bool
 }

@@ -209,6 +209,7 @@ func (b *Bucket) logInfo(info *jetstream.StreamInfo) kv.LogInfo {
 			EvictsCurrentValues: evictsCurrentValues(&info.Config),
 			EvictsInside:        info.Config.AllowMsgTTL,
 			First:               info.State.FirstSeq,
+			AgeLimit:            ageLimit(&info.Config),
 		},
 		Markers: protocol.MarkerRules{
 			Purge:      !info.Config.DenyPurge,
@@ -234,14 +235,24 @@ func ageOnly(c *jetstream.StreamConfig) bool {
 	return c.MaxAge > 0 && !c.AllowMsgTTL && !evictsByLimit(c)
 }
 
-// gapIsYoung reports whether nothing can have aged out of a gap whose messages were all written after writtenAt.
-func gapIsYoung(info *jetstream.StreamInfo, writtenAt int64) bool {
+// ageLimit is how long a message is kept where age is the only way to take one; else 0.
+func ageLimit(c *jetstream.StreamConfig) time.Duration {
+	if !ageOnly(c) {
+		return 0
+	}
+	return c.MaxAge
+}
+
+// gapIsYoung reports whether nothing can have aged out of a gap whose messages were all written after writtenAt, on a log
+// whose age limit was noted, in nanoseconds, when that message was read.
+func gapIsYoung(info *jetstream.StreamInfo, writtenAt, noted int64) bool {
 	if info.TimeStamp.IsZero() {
 		return false
 	}
 	return protocol.GapHoldsNoEviction(protocol.GapAge{
 		AgeOnly:   ageOnly(&info.Config),
 		MaxAge:    info.Config.MaxAge.Nanoseconds(),
+		Noted:     noted,
 		WrittenAt: writtenAt,
 		Now:       info.TimeStamp.UnixNano(),
 	})

@@ -78,7 +78,7 @@ func (b *Bucket) open(ctx context.Context, req kv.OpenRequest, kind openKind) (_
 	}
 	// The consumer's start tells of a clamp that the stream's bounds may not show yet.
 	first := max(after.State.FirstSeq, state.Delivered.Stream+1)
-	if !w.relist && !resumeIsWhole(req, first, after) && !gapIsYoung(after, w.lastNano) {
+	if !w.relist && !resumeIsWhole(req, first, after) && !gapIsYoung(after, w.lastNano, req.Known.AgeLimit) {
 		return nil, &kv.ExpiredError{Bucket: b.name, Cursor: req.After, First: first}
 	}
 	w.mu.Lock()
@@ -120,7 +120,7 @@ func (b *Bucket) judge(ctx context.Context, req kv.OpenRequest, info *jetstream.
 	if req.After.IsNone() {
 		return answer, nil
 	}
-	whole := resumeIsWhole(req, info.State.FirstSeq, info) || gapIsYoung(info, writtenNano(&req))
+	whole := resumeIsWhole(req, info.State.FirstSeq, info) || gapIsYoung(info, writtenNano(&req), req.Known.AgeLimit)
 	if _, ok := protocol.ResumeStart(cursor); !ok || !whole {
 		return 0, &kv.ExpiredError{Bucket: b.name, Cursor: req.After, First: info.State.FirstSeq}
 	}
@@ -184,6 +184,7 @@ func (b *Bucket) newWatch(req kv.OpenRequest, info *jetstream.StreamInfo) *watch
 		wake:        make(chan struct{}, 1),
 	}
 	w.evicts.Store(w.info.Retention.EvictsCurrentValues)
+	w.ageLimit.Store(w.info.Retention.AgeLimit.Nanoseconds())
 	w.nextSubject = b.api.prefix + "CONSUMER.MSG.NEXT." + b.stream + "." + w.consumer
 	w.probes, w.stopProbes = context.WithCancel(context.Background())
 	w.lastRev, w.lastNano = req.After.Revision(), writtenNano(&req)

@@ -120,6 +120,9 @@ func (w *watch) bounds(ctx context.Context) (*jetstream.StreamInfo, error) {
 	if evictsCurrentValues(&info.Config) {
 		w.evicts.Store(true)
 	}
+	if limit := ageLimit(&info.Config).Nanoseconds(); limit < w.ageLimit.Load() {
+		w.ageLimit.Store(limit)
+	}
 	return info, nil
 }
 
@@ -181,7 +184,7 @@ func (w *watch) overrun(now *jetstream.StreamInfo) error {
 	if w.relist {
 		base.pass(w.info.Last, nanos(w.info.ServerTime))
 	}
-	if !protocol.LiveGapIsExpiry(w.evicts.Load(), base.rev, now.State.FirstSeq) || gapIsYoung(now, base.nano) {
+	if !protocol.LiveGapIsExpiry(w.evicts.Load(), base.rev, now.State.FirstSeq) || gapIsYoung(now, base.nano, w.ageLimit.Load()) {
 		return nil
 	}
 	return &kv.ExpiredError{Bucket: w.b.name, Cursor: kv.CursorAt(base.rev), First: now.State.FirstSeq}

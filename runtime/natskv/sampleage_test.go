@@ -35,7 +35,7 @@ func TestCursorWithoutATimeIsAsYoungAsItsLastSample(t *testing.T) {
 		"TheCursorHasATime": {kv.Cursor{Version: kv.Revision(2), SeenEvicting: true, WrittenAt: uint64(old / 1e6)}, []kv.Sample{young(2)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, err := r.bucket.Open(bounded(t), kv.OpenRequest{After: c.after, Known: kv.Incarnation{Samples: c.samples}})
+			w, err := r.bucket.Open(bounded(t), kv.OpenRequest{After: c.after, Known: kv.Incarnation{Samples: c.samples, AgeLimit: time.Hour.Nanoseconds()}})
 			if !c.resumes {
 				wantErr(t, err, kv.ErrCursorExpired)
 				return

@@ -33,7 +33,8 @@ type watch struct {
 	probes      context.Context
 	stopProbes  context.CancelFunc
 	probing     sync.WaitGroup
-	evicts      atomic.Bool // the log could evict current values when it was last looked at, or at any time before
+	ageLimit    atomic.Int64 // the lowest age limit that was read, as kv.Retention has it
+	evicts      atomic.Bool  // the log could evict current values when it was last looked at, or at any time before
 
 	mu sync.Mutex
 	inflow

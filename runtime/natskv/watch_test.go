@@ -404,13 +404,19 @@ func TestSupersessionIsNoExpiryWhileNothingCanHaveAged(t *testing.T) {
 		r.put(t, "a", "new")
 	}
 	fresh := kv.Cursor{Version: kv.Revision(1), SeenEvicting: true, WrittenAt: uint64(first.UnixNano / 1e6)}
-	if s := r.watch(t, kv.OpenRequest{After: fresh}).until(t, 4).text(); s != "a=new@4 put" {
+	known := kv.Incarnation{AgeLimit: time.Hour.Nanoseconds()}
+	if s := r.watch(t, kv.OpenRequest{After: fresh, Known: known}).until(t, 4).text(); s != "a=new@4 put" {
 		t.Error(s)
 	}
 	stale := fresh
 	stale.WrittenAt -= uint64((31 * time.Minute).Milliseconds())
 	for _, c := range []kv.Cursor{kv.CursorAt(1), stale} {
-		_, err := r.bucket.Open(bounded(t), kv.OpenRequest{After: c})
+		_, err := r.bucket.Open(bounded(t), kv.OpenRequest{After: c, Known: known})
+		wantErr(t, err, kv.ErrCursorExpired)
+	}
+	// Under a shorter limit, or one that nobody noted, messages may have aged out before it was raised.
+	for _, limit := range []time.Duration{0, time.Millisecond} {
+		_, err := r.bucket.Open(bounded(t), kv.OpenRequest{After: fresh, Known: kv.Incarnation{AgeLimit: limit.Nanoseconds()}})
 		wantErr(t, err, kv.ErrCursorExpired)
 	}
 }

@@ -45,7 +45,7 @@ func steps() map[string]step {
 				log.Remove(key)
 				return nil
 			},
-			write: acquired, want: held + "}",
+			write: acquired, reads: true, want: held + "}",
 		},
 		"steal": {
 			prepare: func(_ *testing.T, log *kvtest.Log, _ *clock) *lease.Guard { log.Set(key, "corrupt"); return nil },

@@ -37,11 +37,15 @@ func newGaps(req kv.OpenRequest, info kv.LogInfo, markers func() protocol.Marker
 // note says what a delivery, and the updates that it appended, has the fold owe.
 func (g *gaps) note(updates []kv.Update, d *kv.Delivery) kv.Owes {
 	missing, agedOut := false, false
+	owes := kv.Owes(0)
 	since := g.lastNano
 	for i := range updates {
 		u := &updates[i]
 		rev, known := u.Version.Uint64()
 		if known && rev <= g.floor {
+			if u.Op == kv.OpAgedOut { // a value that this re-list does not have
+				owes |= kv.OwesListing
+			}
 			continue
 		}
 		missing = missing || !known || !g.filtered && rev != g.next
@@ -59,13 +63,13 @@ func (g *gaps) note(updates []kv.Update, d *kv.Delivery) kv.Owes {
 		g.behind = false
 	}
 	if !missing {
-		return 0
+		return owes
 	}
 	gap := protocol.Gap{Missing: true, Markers: protocol.MarkersCanVanish(g.markers(), sinceNano(since)), AgedOut: agedOut}
 	if protocol.GapNeedsAudit(gap) {
-		return kv.OwesMarkers
+		owes |= kv.OwesMarkers
 	}
-	return 0
+	return owes
 }
 
 // sinceNano is how long ago a server's time was by this machine's clock; 0 when it is not known.
@@ -84,7 +88,10 @@ func openedWith(info kv.LogInfo, after kv.Cursor, listed uint64) machine.Opened 
 	switch {
 	case after.IsNone():
 		o.Backlog = info.Subjects
-		o.Owes = owesListing(info)
+		if !listingIsWhole(info) || info.Retention.EvictsCurrentValues {
+			// What retention takes before it is delivered shows in nothing else once the watch is lost, or the process.
+			o.Owes = kv.OwesListing
+		}
 		gap := protocol.Gap{Missing: listed != 0 && info.Last > listed, Markers: protocol.MarkersCanVanish(info.Markers, 0)}
 		if protocol.GapNeedsAudit(gap) {
 			o.Owes |= kv.OwesMarkers
@@ -100,8 +107,13 @@ func openedWith(info kv.LogInfo, after kv.Cursor, listed uint64) machine.Opened 
 
 // owesListing is what a re-list leaves owed: where retention has taken current values, some may be missing from it.
 func owesListing(info kv.LogInfo) kv.Owes {
-	if protocol.ListingTruth(info.Retention.Kernel(), false) != protocol.TruthYes {
+	if !listingIsWhole(info) {
 		return kv.OwesListing
 	}
 	return 0
+}
+
+// listingIsWhole reports whether retention has not taken a current value by now.
+func listingIsWhole(info kv.LogInfo) bool {
+	return protocol.ListingTruth(info.Retention.Kernel(), false) == protocol.TruthYes
 }

@@ -84,7 +84,7 @@ func (l *loop) readRetention(relisted bool) {
 	l.mending.markers.Store(&info.Markers)
 	in := machine.RetentionRead{Evicted: protocol.HasEvicted(info.Retention.Kernel()), Head: info.Last}
 	if relisted {
-		in.Owes = owesListing(info)
+		in.Owes, in.Whole = owesListing(info), listingIsWhole(info)
 	}
 	l.post(event{in: in})
 }
@@ -190,6 +190,9 @@ func (l *loop) startAudit(e machine.Audit) {
 		defer cancel()
 		report := &repair.Report{}
 		out, err := auditor.Audit(ctx, q, report)
+		if report.Evicted {
+			l.post(event{in: machine.RetentionRead{Evicted: true}})
+		}
 		in := machine.Audited{Before: out.Before, Unproven: err == nil && out.Plan == protocol.AuditUnproven, Err: err}
 		if errors.Is(err, kv.ErrLogRewound) || errors.Is(err, kv.ErrLogReplaced) {
 			in.Contradiction = err

@@ -106,6 +106,7 @@ func (l *loop) next(ctx context.Context, ow *openWatch, r machine.Receive) event
 		for i := range d.Updates[from:] {
 			u := &d.Updates[from+i]
 			s.Bytes += u.Size()
+			s.Evicted = s.Evicted || u.Op == kv.OpAgedOut
 			if u.Version.Rank() > s.High.Rank() {
 				s.High, s.HighMillis = u.Version, uint64(max(u.UnixNano, 0))/1e6
 			}

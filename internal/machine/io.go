@@ -20,6 +20,8 @@ type Segment struct {
 	Frontier uint64
 	// Owes says why the fold can't be sure of what it holds once this is in it.
 	Owes kv.Owes
+	// Evicted: it shows that the log has evicted current values.
+	Evicted bool
 	// Alone: it is flushed by itself, after all that is before it.
 	Alone bool
 }
@@ -55,6 +57,8 @@ type RetentionRead struct {
 	// Owes is what follows from them, up to the log's last revision Head.
 	Owes kv.Owes
 	Head uint64
+	// Whole: the log has never evicted anything, so no re-list of it can have lacked a value.
+	Whole bool
 }
 
 // Injected: a repair or an audit adds changes, which move no cursor. Its commit is reported like every other.
@@ -200,7 +204,7 @@ type CaughtUp struct {
 	First bool
 	// Bulk: it came there by bulk flushes, after which a store may want to settle.
 	Bulk bool
-	// Relisted: the watch began with every current value.
+	// Relisted: the watch began with every current value, or one before it did and what it lacked is not known yet.
 	Relisted bool
 }
 

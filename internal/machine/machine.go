@@ -158,6 +158,7 @@ func (m *M) Step(in Input, out []Effect) []Effect {
 	case RetentionRead:
 		m.retention(in.Evicted)
 		m.owes(in.Owes, in.Head)
+		m.listed(in.Whole)
 	case Injected:
 		m.injected(in.Segment)
 	case HooksDone:
@@ -215,6 +216,7 @@ func (m *M) received(s Segment) {
 	m.openTries = 0
 	rev := protocol.NextCursor(protocol.CursorStep{Current: m.seen.Revision(), High: s.High.Rank(), Frontier: s.Frontier})
 	m.seen = moved(m.seen, rev, s)
+	m.retention(s.Evicted)
 	m.owes(s.Owes, rev)
 	m.enqueue(s)
 }
@@ -290,7 +292,8 @@ func (m *M) noteCaughtUp(out []Effect) []Effect {
 	if m.caughtUp || !m.headKnown || !protocol.Hydrated(m.committed.Revision(), m.head) {
 		return out
 	}
-	out = append(out, CaughtUp{Cursor: m.committed, First: !m.hydrated, Bulk: m.bulked, Relisted: m.relisting})
+	relisted := m.relisting || m.owed.Why&kv.OwesListing != 0
+	out = append(out, CaughtUp{Cursor: m.committed, First: !m.hydrated, Bulk: m.bulked, Relisted: relisted})
 	m.caughtUp, m.hydrated, m.bulk, m.bulked = true, true, false, false
 	return out
 }

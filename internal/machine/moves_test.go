@@ -62,9 +62,15 @@ func (w *world) owes(why kv.Owes, at uint64) {
 }
 
 func (w *world) readRetention() {
-	in := machine.RetentionRead{Evicted: w.rarely(8, "evicted"), Owes: drawOwes(w.t), Head: w.log}
+	in := machine.RetentionRead{Evicted: w.rarely(8, "evicted"), Owes: drawOwes(w.t), Head: w.log, Whole: w.rarely(4, "whole")}
 	w.memo = w.memo || in.Evicted
 	w.owes(in.Owes, in.Head)
+	if in.Whole && !w.memo && w.open && w.caught && w.m.Phase() == machine.PhaseWatching {
+		w.note(w.owed.Why == kv.OwesListing, "a re-list turns out to be whole")
+		if w.owed.Why &^= kv.OwesListing; w.owed.Why == 0 {
+			w.owed = kv.Owed{}
+		}
+	}
 	w.note(in.Evicted && w.repair, "retention is read beside a repair")
 	w.step(in)
 }

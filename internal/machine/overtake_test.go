@@ -76,7 +76,7 @@ func overtaken(t *testing.T) *machine.M {
 	f := alone(kv.CursorAt(3), kv.Owed{Why: kv.OwesListing, At: 3})
 	does(t, m, machine.Repaired{Cursor: f.Cursor, Owed: f.Owed, NewLog: true}, machine.ApplyStore{Flush: f})
 	does(t, m, storeOK, machine.Committed{Flush: f, Moved: true}, machine.OpenWatch{After: f.Cursor})
-	does(t, m, machine.Opened{Head: 3}, machine.CaughtUp{Cursor: f.Cursor}, room)
+	does(t, m, machine.Opened{Head: 3}, machine.CaughtUp{Cursor: f.Cursor, Relisted: true}, room)
 	return m
 }
 

@@ -45,6 +45,16 @@ func (m *M) owes(why kv.Owes, at uint64) {
 	m.since = m.since.Add(why, at)
 }
 
+// listed settles what was owed of a re-list while nobody knew whether retention would come in between.
+func (m *M) listed(whole bool) {
+	if !whole || m.memo || m.phase != PhaseWatching || !m.caughtUp {
+		return
+	}
+	if m.owed.Why &^= kv.OwesListing; m.owed.Why == 0 {
+		m.owed = kv.Owed{}
+	}
+}
+
 // repaired takes what a repair came to. A flush may be in progress, so it is taken over by settle.
 func (m *M) repaired(in Repaired, out []Effect) []Effect {
 	m.repairing = false

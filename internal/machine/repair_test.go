@@ -248,7 +248,7 @@ func TestMarksAreCommitted(t *testing.T) {
 	does(t, m, machine.RetentionRead{Owes: kv.OwesListing, Head: 12})
 	does(t, m, hooksOK, machine.ApplyStore{Flush: f})
 	all := alone(f.Cursor, kv.Owed{Why: both.Why | kv.OwesListing, At: 12})
-	does(t, m, storeOK, machine.Committed{Flush: f, Moved: true}, machine.CaughtUp{Cursor: f.Cursor, First: true}, machine.ApplyStore{Flush: all}, hold)
+	does(t, m, storeOK, machine.Committed{Flush: f, Moved: true}, machine.CaughtUp{Cursor: f.Cursor, First: true, Relisted: true}, machine.ApplyStore{Flush: all}, hold)
 	does(t, m, storeOK, machine.Committed{Flush: all})
 	if owed, unproven := m.Owed(); owed != all.Owed || unproven {
 		t.Errorf("owed %v, unproven %v", owed, unproven)

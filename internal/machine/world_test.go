@@ -151,7 +151,7 @@ func (w *world) one(e machine.Effect) {
 		w.commit(e)
 	case machine.CaughtUp:
 		w.must(w.headKnown && !w.caught && w.committed.Revision() >= w.head, "caught up, and it is not so")
-		w.must(e == machine.CaughtUp{Cursor: w.committed, First: !w.hydrated, Bulk: w.bulked, Relisted: w.relisted}, "CaughtUp is wrong")
+		w.must(e == machine.CaughtUp{Cursor: w.committed, First: !w.hydrated, Bulk: w.bulked, Relisted: w.relisted || w.owed.Why&kv.OwesListing != 0}, "CaughtUp is wrong")
 		w.note(!e.First, "caught up again")
 		w.note(!e.First && e.Bulk, "bulk flushes after the first hydrate")
 		w.note(!e.First && e.Relisted, "caught up with a re-list that a repair asked for")

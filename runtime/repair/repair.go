@@ -229,7 +229,7 @@ func (p *Repairer) repair(ctx context.Context, q Request, r *Report) (Outcome, e
 			return Outcome{Cursor: q.Cursor, Known: q.Known, Owed: q.Owed, Relist: true}, nil
 		}
 	}
-	in := protocol.PlanInput{Cause: q.Cause, Mode: p.o.Mode, Source: p.o.Source != nil, Adopt: p.o.AdoptNewLog, Truth: truth}
+	in := protocol.PlanInput{Cause: planCause(q, p.o.AdoptNewLog), Mode: p.o.Mode, Source: p.o.Source != nil, Adopt: p.o.AdoptNewLog, Truth: truth}
 	plan := protocol.PlanRepair(in)
 	r.plan(plan)
 	r.decide("plan_repair", plan.String(), "cause", in.Cause.String(), "mode", in.Mode.String(), "source", in.Source, "adopt", in.Adopt, "truth", truth.String())
@@ -242,6 +242,15 @@ func (p *Repairer) repair(ctx context.Context, q Request, r *Report) (Outcome, e
 		return p.restore(ctx, q, info, r)
 	}
 	return Outcome{}, p.refuse(plan, q, info)
+}
+
+// planCause is the cause that a repair is planned for. A fold that has no cursor, and does have a log, was left between an
+// adoption and the first of what the log delivers: the adoption is gone through again while it is still asked for.
+func planCause(q Request, adopt bool) protocol.Cause {
+	if q.Cause == protocol.CauseNoCursor && adopt && q.Known.CreatedUnixNano != 0 {
+		return protocol.CauseReplaced
+	}
+	return q.Cause
 }
 
 // refuse is the reason of a plan that does nothing.

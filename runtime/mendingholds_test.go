@@ -3,6 +3,9 @@ package fold
 import (
 	"context"
 	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/typedfold/fold/runtime/kv"
@@ -43,5 +46,30 @@ func TestChangeHoldsWhileItsRowIsTheOneItWasDecidedOn(t *testing.T) {
 		if err != nil || got != c.want {
 			t.Errorf("%s, expect %v %t: %t, err %v", c.key, c.expect, c.unknown, got, err)
 		}
+	}
+}
+
+// TestParseIsCalledOnceAtATime: an audit's changes are parsed while others are received.
+func TestParseIsCalledOnceAtATime(t *testing.T) {
+	var within, most atomic.Int32
+	k := &applySink[string]{parse: func(u *kv.Update) (string, bool) {
+		if n := within.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		runtime.Gosched()
+		within.Add(-1)
+		return u.Key, true
+	}}
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() {
+			for range 100 {
+				k.prepare(&segment{updates: make([]kv.Update, 1000)}, 0)
+			}
+		})
+	}
+	both.Wait()
+	if most.Load() != 1 {
+		t.Errorf("%d calls of parse at a time", most.Load())
 	}
 }

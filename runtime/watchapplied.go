@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/typedfold/fold/runtime/kv"
@@ -61,16 +62,16 @@ func (c WatchConfig) Validate() error {
 
 // WatchApplied follows a log with the caller's own parse and apply, until ctx ends. A cursor that it reports or
 // commits implies that apply has returned for every update at or below it. parse extracts what apply wants, and false
-// leaves an update out (the cursor covers it all the same); it runs beside apply, on another goroutine. apply gets
-// each batch in revision order, in a slice that is its own until it returns; an error or a panic has the same batch come again after a while, and after 16 in a row
-// the watch stops with a *FailStopError. A panic of parse stops it at once. After a crash a batch may come again.
+// leaves an update out (the cursor covers it all the same); it runs beside apply, on other goroutines, one call at a time.
+// apply gets each batch in revision order, in a slice that is its own until it returns; an error or a panic has the same
+// batch come again after a while, and after 16 in a row the watch stops with a *FailStopError. A panic of parse stops it at
+// once. After a crash a batch may come again.
 //
 // A lost watch is opened again from where it was. An expired, replaced or rewound log is repaired where WatchConfig.Reader
 // and Repair allow it, and otherwise ends with an error that matches ErrCursorExpired, ErrLogReplaced or ErrLogRewound,
-// with everything received applied. The deletes that a repair found come to parse and apply like all others, with
-// ReasonRepair and an unknown version. When ctx ends, what was
-// received is applied and committed within ShutdownTimeout, and the error is nil, or a *ShutdownError. The cursor is
-// the last one committed.
+// with everything received applied. What a repair or an audit changes comes to parse and apply like all else, a delete with
+// ReasonRepair and an unknown version. When ctx ends, what was received is applied and committed within ShutdownTimeout, and
+// the error is nil, or a *ShutdownError. The cursor is the last one committed.
 func WatchApplied[T any](ctx context.Context, c WatchConfig, parse func(*kv.Update) (T, bool), apply func(context.Context, []T) error) (Cursor, error) {
 	if err := c.Validate(); err != nil {
 		return c.Resume, err
@@ -102,6 +103,8 @@ type applySink[T any] struct {
 	parse func(*kv.Update) (T, bool)
 	apply func(context.Context, []T) error
 	batch []T
+
+	parsing sync.Mutex // an audit's changes are parsed beside what is received
 }
 
 // parsed is what parse made of one segment, or its panic.
@@ -114,6 +117,8 @@ type parsed[T any] struct {
 var errParsePanicked = errors.New("parse panicked")
 
 func (k *applySink[T]) prepare(seg *segment, from int) {
+	k.parsing.Lock()
+	defer k.parsing.Unlock()
 	p, _ := seg.parsed.(parsed[T])
 	defer func() {
 		if r := recover(); r != nil {

@@ -27,7 +27,7 @@ type LocalSource struct {
 	Dir string
 	// Open opens a copy of an artifact as a store.
 	Open func(dir string) (store.Store, error)
-	// Scratch is the folder for copies; default os.TempDir().
+	// Scratch is the folder for copies; it is made when it is not there. Default os.TempDir().
 	Scratch string
 }
 
@@ -102,6 +102,9 @@ func (s *LocalSource) open(ctx context.Context, id string) (_ *localArtifact, er
 	scratch := s.Scratch
 	if scratch == "" {
 		scratch = os.TempDir()
+	}
+	if err := os.MkdirAll(scratch, 0o700); err != nil {
+		return nil, fmt.Errorf("artifact %q: scratch folder: %w", id, err)
 	}
 	dir, err := os.MkdirTemp(scratch, "fold-artifact-")
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/typedfold/fold/runtime/kv"
@@ -190,8 +191,8 @@ func TestLocalSourceErrorsThatMayPass(t *testing.T) {
 	if _, err := src.Candidates(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	src.Scratch = filepath.Join(f.dir, "missing")
-	if _, err := src.Fetch(bounded(t), Manifest{ID: "a"}); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrArtifactInvalid) {
+	src.Scratch = os.DevNull
+	if _, err := src.Fetch(bounded(t), Manifest{ID: "a"}); !errors.Is(err, syscall.ENOTDIR) || errors.Is(err, ErrArtifactInvalid) {
 		t.Errorf("%v", err)
 	}
 }

@@ -44,7 +44,7 @@ type Options struct {
 	// AdoptNewLog follows a bucket that was re-created, restored from a backup, or lost writes: what it lists replaces the
 	// fold. By default such a fold stops and serves what it has.
 	AdoptNewLog bool
-	// Scratch is the folder for temporary files, which hold keys; default os.TempDir().
+	// Scratch is the folder for temporary files, which hold keys; it is made when it is not there. Default os.TempDir().
 	Scratch string
 	// RunBytes bounds what is sorted in memory at a time; default DefaultRunBytes.
 	RunBytes int

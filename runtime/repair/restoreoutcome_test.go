@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -74,8 +75,8 @@ func TestRestoreErrorsThatMayPass(t *testing.T) {
 	}{
 		"the fetch": {func(f *fleet) { f.source.err = func(string) error { return errBroken } }, errBroken},
 		"the list of artifacts": {func(f *fleet) {
-			f.source.Source = &LocalSource{Dir: f.dir, Open: openExport(f.backend), Scratch: filepath.Join(f.dir, "missing")}
-		}, os.ErrNotExist},
+			f.source.Source = &LocalSource{Dir: f.dir, Open: openExport(f.backend), Scratch: os.DevNull}
+		}, syscall.ENOTDIR},
 		"the listing": {func(f *fleet) {
 			f.log.list = func(_ int, keys iter.Seq2[kv.KeyVersion, error]) iter.Seq2[kv.KeyVersion, error] {
 				return without(keys, func(kv.KeyVersion) bool { return false }, errBroken)

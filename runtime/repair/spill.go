@@ -30,6 +30,9 @@ type scratchFile struct {
 }
 
 func newScratchFile(dir string) (*scratchFile, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("scratch folder: %w", err)
+	}
 	f, err := os.CreateTemp(dir, "fold-repair-*.tmp")
 	if err != nil {
 		return nil, fmt.Errorf("scratch file: %w", err)

@@ -3,6 +3,8 @@ package repair
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/typedfold/fold/runtime/kv"
@@ -120,4 +122,22 @@ func readAll(t *testing.T, s *spill) (n int) {
 		t.Fatal(r.err)
 	}
 	return n
+}
+
+// TestScratchFolderIsMade: a folder that is not there is no reason to fail at every try.
+func TestScratchFolderIsMade(t *testing.T) {
+	f, err := newScratchFile(filepath.Join(t.TempDir(), "not", "there"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.close(); err != nil {
+		t.Error(err)
+	}
+	s := &LocalSource{Dir: t.TempDir(), Open: openExport("logstore"), Scratch: filepath.Join(t.TempDir(), "not", "there")}
+	if err := os.Mkdir(filepath.Join(s.Dir, "empty"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := s.Candidates(bounded(t)); err != nil || len(found) != 1 {
+		t.Errorf("%v, %v", found, err)
+	}
 }

@@ -255,6 +255,7 @@ func (l *loop) take(ev event) (_ machine.Input, ok bool) {
 		l.repaired(in, ev)
 	case machine.RepairFailed:
 		l.lastErr = in.Err
+		keepReport(&l.mending.report, ev.report, l.cfg.events.RepairDone)
 		l.cfg.log.Warn("fold: repair failed, another try follows", "err", in.Err)
 	case machine.Audited:
 		l.audited(in, ev)

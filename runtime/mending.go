@@ -135,7 +135,7 @@ func finalRepairError(err error) bool {
 
 func (l *loop) repaired(in machine.Repaired, ev event) {
 	l.mending.known, l.mending.listed = ev.known, ev.listed
-	l.reported(&l.mending.report, ev.report, l.cfg.events.RepairDone, "fold: repaired", in.Err)
+	l.reported(&l.mending.report, ev.report, l.cfg.events.RepairDone, "repair", in.Err)
 }
 
 // takeOver has the log's identity go into the commit that moves the cursor to it, and into none before. No live watch stood
@@ -152,12 +152,16 @@ func (l *loop) reported(keep **repair.Report, r *repair.Report, tell func(*Repai
 	if r == nil || r.Plan == "" && err == nil {
 		return
 	}
-	*keep = r
 	if err != nil {
-		l.cfg.log.Error(what+" not", "report", r)
+		l.cfg.log.Error("fold: "+what+" failed", "report", r)
 	} else {
-		l.cfg.log.Info(what, "report", r)
+		l.cfg.log.Info("fold: "+what+" done", "report", r)
 	}
+	keepReport(keep, r, tell)
+}
+
+func keepReport(keep **repair.Report, r *repair.Report, tell func(*RepairReport)) {
+	*keep = r
 	if tell != nil {
 		tell(r)
 	}
@@ -216,7 +220,7 @@ func (l *loop) audited(in machine.Audited, ev event) {
 	if ev.report != nil {
 		l.mending.auditTook = ev.report.Ended.Sub(ev.report.Began)
 	}
-	l.reported(&l.mending.auditReport, ev.report, l.cfg.events.AuditDone, "fold: audited", in.Err)
+	l.reported(&l.mending.auditReport, ev.report, l.cfg.events.AuditDone, "audit", in.Err)
 }
 
 var errAuditOver = errors.New("the audit is over: a repair has begun")

@@ -75,6 +75,39 @@ func TestLogAndCursorMoveTogether(t *testing.T) {
 	})
 }
 
+// TestEachTryOfARepairIsTold, with its end, and Status has the last one.
+func TestEachTryOfARepairIsTold(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		log := newLog()
+		setRoute(t, log, route("t", "a", "1"))
+		tb := start(t, log, openStore(t, backends[0], dir), startOptions{})
+		tb.caughtUp(t, log)
+		tb.close(t)
+		for range 3 {
+			setRoute(t, log, route("t", "b", "1"))
+		}
+		log.EvictTo(4)
+		log.Inject(kvtest.Fault{At: kvtest.PointList, Fail: true})
+		var started int
+		var done []string
+		tb = start(t, log, openStore(t, backends[0], dir), startOptions{fold: fold.Options{Events: fold.Events{
+			RepairStarted: func(error) { started++ },
+			RepairDone:    func(r *fold.RepairReport) { done = append(done, r.Error) },
+		}}})
+		time.Sleep(time.Minute)
+		tb.caughtUp(t, log)
+		r := tb.f.Status().Repair
+		tb.close(t)
+		if started != 2 || len(done) != 2 || done[0] == "" || done[1] != "" {
+			t.Errorf("%d repairs started, ended with %q", started, done)
+		}
+		if r == nil || r.Error != "" || r.Deleted != 1 {
+			t.Errorf("status has %+v", r)
+		}
+	})
+}
+
 // openAgain opens a store that was closed; the test's end closes it.
 func openAgain(t *testing.T, b backend, dir string) store.Store {
 	t.Helper()

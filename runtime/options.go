@@ -144,10 +144,11 @@ type Events struct {
 	FlushFailed func(err error, failures int)
 	// Hydrated: for the first time the fold has all that the log held when its watch began.
 	Hydrated func(Cursor)
-	// RepairStarted: the cursor is no resume position any more, for this reason, and a repair begins.
+	// RepairStarted: the cursor is no resume position any more, for this reason, and a repair begins. One of a fold that has
+	// no cursor has no reason, and begins without it.
 	RepairStarted func(reason error)
-	// RepairDone and AuditDone: a repair or an audit that had something to decide has ended, well or not. The report is
-	// shared: don't change it.
+	// RepairDone and AuditDone: a repair or an audit that had something to decide has ended, well or not; one that failed
+	// for now is tried again, and told of again. The report is shared: don't change it.
 	RepairDone func(*RepairReport)
 	AuditDone  func(*RepairReport)
 	// Rejected: a table refused an update.

@@ -58,7 +58,8 @@ type Status struct {
 	// "listing", joined by "+". With Unproven no audit can, and only a restore from an artifact does.
 	Owed     string `json:"owed,omitempty"`
 	Unproven bool   `json:"unproven,omitempty"`
-	// Markers is how far the bucket can be trusted to deliver each delete: "sealed", "long-lived" or "unsealed".
+	// Markers is whether the bucket can be trusted to deliver each delete, however long a fold was away: "sealed" is yes,
+	// "unsealed" no.
 	Markers string `json:"markers,omitempty"`
 	// Progress is how far the repair that runs now is.
 	Progress *repair.Progress `json:"progress,omitempty"`

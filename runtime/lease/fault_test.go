@@ -150,6 +150,26 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
+// A write without an answer may be stored after its key was read again: then the second one is refused, and it is ours.
+func TestStoredWhileAskedAgain(t *testing.T) {
+	for name, s := range steps() {
+		log, clk := kvtest.NewLog(kvtest.Options{}), newClock()
+		g := s.prepare(t, log, clk)
+		arrives := func(l *kvtest.Log) {
+			if s.want == "" {
+				l.Remove(key)
+			} else {
+				l.Set(key, s.want)
+			}
+		}
+		head := last(t, log)
+		log.Inject(kvtest.Fault{At: kvtest.PointWrite, Err: kv.ErrOutcomeUnknown}, kvtest.Fault{At: kvtest.PointWrite, Skip: 1, Do: arrives})
+		if recorded, err := s.write(bounded(t), leaseOf(t, log, "mine", clk), g); !recorded || err != nil || last(t, log) != head+1 {
+			t.Errorf("%s: %v %v", name, recorded, err)
+		}
+	}
+}
+
 // What a failed read or write left open can be tried again.
 func TestResolveIsTriedAgain(t *testing.T) {
 	for name, s := range steps() {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/typedfold/fold/runtime/kv"
@@ -158,8 +159,8 @@ func TestSorterErrors(t *testing.T) {
 		return err
 	}
 	t.Run("NoScratchFolder", func(t *testing.T) {
-		s := newSorter(t.TempDir()+"/none", 512)
-		if err := fill(s); !errors.Is(err, os.ErrNotExist) {
+		s := newSorter(os.DevNull, 512)
+		if err := fill(s); !errors.Is(err, syscall.ENOTDIR) {
 			t.Errorf("got %v", err)
 		}
 		if err := s.close(); err != nil {

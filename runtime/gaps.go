@@ -59,7 +59,7 @@ func (g *gaps) note(updates []kv.Update, d *kv.Delivery) kv.Owes {
 		g.next = d.Frontier + 1
 	}
 	if g.filtered && d.Frontier > g.floor {
-		missing = missing || g.behind || d.Pending > 0
+		missing = missing || g.behind || d.Behind || d.Pending > 0
 		g.behind = false
 	}
 	if !missing {

@@ -70,6 +70,9 @@ type Delivery struct {
 	Frontier uint64
 	// Pending is the server's estimate of matching messages still to come.
 	Pending uint64
+	// Behind: for a while before this the watch was given nothing, whatever was written. What was written and vanished then
+	// leaves no trace in a scope.
+	Behind bool
 }
 
 // Watch is one consumer's generation. It is used by one goroutine, except Close. Each call ends when its context does.

@@ -49,6 +49,7 @@ func (w *watch) onMessage(m *nats.Msg) {
 func (w *watch) deliverLocked(m *nats.Msg, key string) {
 	w.outstanding = max(w.outstanding-1, 0)
 	w.oversized = false
+	w.behind, w.cutAt = w.behind || !w.cutAt.IsZero(), time.Time{}
 	ack, ok := w.parser.parse(m.Reply)
 	switch {
 	case !ok:

@@ -149,6 +149,12 @@ func (w *watch) useClaim() error {
 		}
 	}
 	w.handed.pass(c.head, c.headNano)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.outBehind = w.outBehind || !w.cutAt.IsZero()
+	if c.at.After(w.cutAt) {
+		w.cutAt = time.Time{}
+	}
 	return nil
 }
 

@@ -58,8 +58,11 @@ type inflow struct {
 	activity    uint64 // goes up with everything heard or asked
 	epoch       uint64 // of the requests in flight; a new connection begins a new one
 	outstanding int    // messages asked for and not yet seen
-	pulledAt    time.Time
-	oversized   bool // the next message is larger than a request may be
+	// cutAt is when the watch began to be given messages again, until one came or the head was read since.
+	cutAt     time.Time
+	behind    bool // what came in begins after a cut
+	pulledAt  time.Time
+	oversized bool // the next message is larger than a request may be
 }
 
 // outflow belongs to the reader's goroutine.
@@ -67,6 +70,7 @@ type outflow struct {
 	out       []kv.Update
 	at        int // what is left is out[at:]
 	outEnd    mark
+	outBehind bool   // out, or the frontier after it, comes after a cut
 	handed    mark   // everything up to here has been handed out
 	told      uint64 // the frontier and the pending count that the reader knows
 	toldLeft  uint64
@@ -161,6 +165,7 @@ func (w *watch) take(ctx context.Context, d kv.Delivery, limit, maxBytes int) (_
 		w.dataAt = time.Now()
 	}
 	w.told, w.toldLeft = w.handed.rev, d.Pending
+	d.Behind = w.outBehind
 	d.Frontier = w.told
 	return d, true, nil
 }
@@ -180,6 +185,10 @@ func (w *watch) swap() (gapped, held bool, lost error) {
 		look = false
 	}
 	w.out, w.in = w.in, w.out[:0]
+	w.outBehind, w.behind = w.behind, false
+	if w.outstanding == 0 && w.received > 0 {
+		w.cutAt = time.Now() // the reader was so slow that nothing more was asked for
+	}
 	w.at, w.inBytes = 0, 0
 	w.outEnd = mark{received: w.received, rev: w.lastRev, pending: w.pending, nano: w.lastNano}
 	w.gapped = w.gapped && !look
@@ -249,6 +258,7 @@ func (w *watch) onConnection(s nats.Status) {
 	case nats.CONNECTED:
 		w.epoch++
 		w.outstanding = 0
+		w.cutAt = time.Now()
 		w.pullLocked()
 		w.probedAt = time.Time{}
 		w.probed = unprobed

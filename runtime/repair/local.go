@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/typedfold/fold/runtime/kv"
 	"github.com/typedfold/fold/runtime/store"
@@ -74,6 +75,17 @@ func (s *LocalSource) Fetch(ctx context.Context, m Manifest) (Artifact, error) {
 	return a, nil
 }
 
+// ofMachine reports whether this machine is short of something: a copy that does not open for it says nothing of its
+// artifact.
+func ofMachine(err error) bool {
+	for _, short := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {
+		if errors.Is(err, short) {
+			return true
+		}
+	}
+	return false
+}
+
 // localArtifact is an opened copy in a folder of its own.
 type localArtifact struct {
 	store.Store
@@ -120,6 +132,9 @@ func (s *LocalSource) open(ctx context.Context, id string) (_ *localArtifact, er
 		return nil, fmt.Errorf("artifact %q: copy: %w", id, err)
 	}
 	opened, err := s.Open(into)
+	if ofMachine(err) {
+		return nil, fmt.Errorf("artifact %q: open the copy: %w", id, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("artifact %q: %w: %w", id, ErrArtifactInvalid, err)
 	}

@@ -237,6 +237,10 @@ func (w *dstWorld) start() (*dstFace, error) {
 func (w *dstWorld) reported(r *fold.RepairReport) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if n := len(w.plans); n > 0 && w.again { // the try before is no repair of its own
+		w.plans = w.plans[:n-1]
+	}
+	w.again = r.Error != "" && !strings.HasPrefix(r.Plan, "audit") && !strings.Contains(r.Error, fold.ErrRepairRefused.Error())
 	w.reports = append(w.reports, r)
 	w.plans = append(w.plans, r.Plan)
 }

@@ -102,6 +102,7 @@ type dstWorld struct {
 	lists     int
 	committed kv.Cursor
 	plans     []string
+	again     bool // the last report is of a try that another one follows
 	reports   []*fold.RepairReport
 	broken    error  // the first invariant that did not hold
 	quit      func() // asks the fold to end

@@ -137,6 +137,7 @@ func (m *M) audited(in Audited, out []Effect) []Effect {
 // audit arms the timer of an audit that is owed, and begins it when it is due.
 func (m *M) audit(out []Effect) []Effect {
 	wanted := m.cfg.CanRepair && m.stored.Why != 0 && !m.unproven && m.phase == PhaseWatching && m.caughtUp
+	m.auditDue = m.auditDue && m.stored.Why != 0 // a mark that comes later waits its own time
 	switch {
 	case !wanted || m.auditing || m.auditArmed:
 	case m.auditDue:

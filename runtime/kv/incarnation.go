@@ -25,7 +25,7 @@ type Incarnation struct {
 const (
 	incarnationGen      = 1
 	incarnationGenAging = 2 // with an age limit
-	owedGen        = 1
+	owedGen             = 1
 	// maxSamplesRead is how many samples a record may name: a bound on what is read back from a server.
 	maxSamplesRead = 64
 )

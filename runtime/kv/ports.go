@@ -104,6 +104,8 @@ type KeyVersion struct {
 	Version Version
 	// Op is what the key's last message did: OpPut for a key that has a value.
 	Op Op
+	// UnixNano is the server's time of that message; 0 when it is not known.
+	UnixNano int64
 }
 
 // Reader reads a bucket's current state from its leader.

@@ -18,7 +18,7 @@ const listStall = 30 * time.Second
 func (b *Bucket) Keys(ctx context.Context, scope kv.Scope) iter.Seq2[kv.KeyVersion, error] {
 	return func(yield func(kv.KeyVersion, error) bool) {
 		err := b.list(ctx, scope, openKeys, func(u *kv.Update) bool {
-			return u.Op != kv.OpPut || yield(kv.KeyVersion{Key: u.Key, Version: u.Version, Op: u.Op}, nil)
+			return u.Op != kv.OpPut || yield(kv.KeyVersion{Key: u.Key, Version: u.Version, Op: u.Op, UnixNano: u.UnixNano}, nil)
 		})
 		if err != nil {
 			yield(kv.KeyVersion{}, fmt.Errorf("list keys: %w", err))
@@ -30,7 +30,7 @@ func (b *Bucket) Keys(ctx context.Context, scope kv.Scope) iter.Seq2[kv.KeyVersi
 func (b *Bucket) LastVersions(ctx context.Context, scope kv.Scope) iter.Seq2[kv.KeyVersion, error] {
 	return func(yield func(kv.KeyVersion, error) bool) {
 		err := b.list(ctx, scope, openKeys, func(u *kv.Update) bool {
-			return yield(kv.KeyVersion{Key: u.Key, Version: u.Version, Op: u.Op}, nil)
+			return yield(kv.KeyVersion{Key: u.Key, Version: u.Version, Op: u.Op, UnixNano: u.UnixNano}, nil)
 		})
 		if err != nil {
 			yield(kv.KeyVersion{}, fmt.Errorf("list last versions: %w", err))

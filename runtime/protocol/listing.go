@@ -123,6 +123,14 @@ type AuditSeen struct {
 	// revision is given as 0 with HasRow.
 	Row, Listed uint64
 	HasRow      bool
+	// RowTime and ListedTime are the server's times of the two messages, in Unix nanoseconds; 0 is not known.
+	RowTime, ListedTime int64
+}
+
+// sameRevisionTwice reports whether one revision was seen with two messages, which happens only where a log went back and
+// was written anew.
+func (s AuditSeen) sameRevisionTwice() bool {
+	return s.HasRow && s.Row == s.Listed && s.RowTime != 0 && s.ListedTime != 0 && s.RowTime != s.ListedTime
 }
 
 // AuditVerdict is what an audit makes of one key.
@@ -156,6 +164,8 @@ func AuditKey(s AuditSeen) AuditVerdict {
 		return AuditAgrees
 	case !s.HasRow:
 		return AuditSuspect
+	case s.sameRevisionTwice():
+		return AuditContradicts
 	case s.Row == 0 && s.Listed == 0:
 		return AuditUnsure
 	case s.Row == 0, s.Row > s.Before, s.Row == s.Listed:

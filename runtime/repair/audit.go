@@ -151,7 +151,7 @@ func (a *auditing) compare(ctx context.Context, l *listing) (err error) {
 }
 
 func (a *auditing) key(l *listing, k pair) error {
-	seen := protocol.AuditSeen{Before: l.before.Last, After: l.after.Last, Row: k.row.Rank(), HasRow: k.hasRow}
+	seen := protocol.AuditSeen{Before: l.before.Last, After: l.after.Last, Row: k.row.Rank(), HasRow: k.hasRow, RowTime: k.rowNano, ListedTime: k.nano}
 	if seen.Row > a.applied {
 		seen.Row = 0 // left by the log before an adoption: its revision says nothing of this one
 	}

@@ -202,6 +202,26 @@ func TestAuditFindsARewoundLog(t *testing.T) {
 	}
 }
 
+// TestAuditFindsARevisionThatWasWrittenTwice: each key stands at the revision that the fold has, with another message.
+func TestAuditFindsARevisionThatWasWrittenTwice(t *testing.T) {
+	for _, runBytes := range []int{0, 512} { // in memory, and through a file
+		g := newRig(t, "logstore", kvtest.Options{})
+		g.o.RunBytes = runBytes
+		for i := range 20 {
+			g.sim.Set(fmt.Sprintf("key.%03d", i), "v")
+		}
+		fill(t, g.store, g.sim, g.scope, 20)
+		g.sim.Rewind(10)
+		for i := range 10 {
+			g.sim.Set(fmt.Sprintf("key.%03d", 10+i), "other")
+		}
+		before := contents(t, g.store)
+		_, err := g.audit(t, g.owes(t))
+		wantRewound(t, err, "key.010", "revision 11")
+		g.wantUntouched(t, before)
+	}
+}
+
 // TestAuditContradiction: the fold has a later value of a key than the log, though the log has gone on after it.
 func TestAuditContradiction(t *testing.T) {
 	g := newRig(t, "logstore", kvtest.Options{History: 2})

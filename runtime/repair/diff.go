@@ -130,6 +130,8 @@ type pair struct {
 	// listed: the key's last message, of revision rank, is a value.
 	listed bool
 	rank   uint64
+	// The server's times of the row's message and of the listed one; 0 is not known.
+	rowNano, nano int64
 }
 
 // walk shows each key that a view of the fold or the listing has, in key order, and counts both. It closes the listing's
@@ -161,11 +163,11 @@ func (p *Repairer) walk(ctx context.Context, snap store.Snapshot, l *listing, r 
 		p.at.keys.Add(1)
 		var k pair
 		if order <= 0 {
-			k.key, k.hasRow, k.row = rows.key(), true, rows.at.record.Version
+			k.key, k.hasRow, k.row, k.rowNano = rows.key(), true, rows.at.record.Version, rows.at.record.UnixNano
 			r.Rows++
 		}
 		if order >= 0 {
-			k.key, k.listed, k.rank = keys.key, keys.hasValue(), keys.rank
+			k.key, k.listed, k.rank, k.nano = keys.key, keys.hasValue(), keys.rank, keys.nano
 		}
 		if err := visit(k); err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 
 // countedLog is a log of n keys, of which it lists all but every lacks-th. It holds none of them.
 type countedLog struct {
+	opens
 	n, lacks int
 	// looked, when not nil, is called now and then while it is listed.
 	looked func()

@@ -87,6 +87,8 @@ type Log interface {
 	Info(ctx context.Context) (kv.LogInfo, error)
 	LastVersions(ctx context.Context, scope kv.Scope) iter.Seq2[kv.KeyVersion, error]
 	Entry(ctx context.Context, key string) (kv.Entry, error)
+	// Open is asked whether a watch would resume from an artifact; what it opens is closed at once.
+	Open(ctx context.Context, req kv.OpenRequest) (kv.Watch, error)
 }
 
 // Fold is the fold's own data, in views that stay as they are.

@@ -124,7 +124,31 @@ func (x *restoring) take(ctx context.Context, here Manifest, remote store.Snapsh
 	if err := x.stillGood(ctx, here); err != nil {
 		return err
 	}
+	if err := x.resumes(ctx, here); err != nil {
+		return err
+	}
 	return x.fold(ctx, d, local, remote)
+}
+
+// resumes asks the log what the watch after the restore will ask it: that one compares the messages that the artifact
+// remembers as well, so an artifact of an end that the log has lost is known before anything of it is folded.
+func (x *restoring) resumes(ctx context.Context, here Manifest) error {
+	w, err := x.p.log.Open(ctx, kv.OpenRequest{Scope: x.p.scope, After: here.Cursor, Known: here.Log})
+	answer := "yes"
+	if err != nil {
+		answer = err.Error()
+	}
+	x.r.decide("artifact_resumes", answer, "artifact", here.ID, "cursor", here.Cursor.String())
+	if errors.Is(err, kv.ErrCursorExpired) || errors.Is(err, kv.ErrLogReplaced) || errors.Is(err, kv.ErrLogRewound) {
+		return &unfit{why: "is no resume position", err: err}
+	}
+	if err != nil {
+		return fmt.Errorf("open a watch after the artifact: %w", err)
+	}
+	if err := w.Close(ctx); err != nil {
+		return fmt.Errorf("close the watch after the artifact: %w", err)
+	}
+	return nil
 }
 
 // stillGood reads the log again and judges the artifact by it.

@@ -438,6 +438,22 @@ func TestRestoreRefusals(t *testing.T) {
 			f.write("n.b", "n.c", "n.d", "n.e")
 			f.sim.EvictTo(5)
 		}, "another log", 0},
+		"of an end that the log has lost": {func(t *testing.T, f *fleet) {
+			f.write("n.a")
+			f.bothAt(t)
+			f.write("n.b", "n.c", "n.d", "n.e")
+			follow(t, f.exporter, f.sim, 5)
+			known, err := store.LogOf(f.exporter)
+			if err != nil {
+				t.Fatal(err)
+			}
+			known.Samples = []kv.Sample{{Revision: 5, UnixNano: f.sim.Truth(kv.AllKeys(), 5)["n.e"].UnixNano}}
+			setMeta(t, f.exporter, store.MetaLog, known.AppendBytes(nil))
+			f.export(t, "a")
+			f.sim.EvictTo(4)
+			f.sim.Rewind(4)
+			f.write("n.x", "n.y")
+		}, "no resume position", 1},
 		"beyond the log's end": {func(t *testing.T, f *fleet) {
 			f.write("n.a")
 			f.bothAt(t)

@@ -130,6 +130,7 @@ func (f *mapFold) Fold(_ context.Context, changes []Change) error {
 
 // listedLog lists these keys, each as written at revision 15, and a delete marker of another.
 type listedLog struct {
+	opens
 	keys  []string
 	lists int
 }

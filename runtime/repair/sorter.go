@@ -16,7 +16,7 @@ const (
 	// maxFanIn is how many runs are merged at a time; more are merged into fewer first.
 	maxFanIn = 64
 	// entryBytes is the size of a sortEntry.
-	entryBytes = 24
+	entryBytes = 32
 	// checkEvery is how many keys pass between two looks at the context.
 	checkEvery = 4096
 )
@@ -44,6 +44,7 @@ type sorter struct {
 // sortEntry is one key. Of two equal ones that were added in turn, the later is further on in the blocks.
 type sortEntry struct {
 	rank       uint64
+	nano       int64
 	block, off uint32
 	size       uint32
 	op         kv.Op
@@ -73,7 +74,7 @@ func (s *sorter) add(k kv.KeyVersion) error {
 	b = append(b, k.Key...)
 	store.Ordered(b[from:])
 	s.blocks[at] = b
-	s.index = append(s.index, sortEntry{rank: k.Version.Rank(), block: uint32(at), off: uint32(from), size: uint32(len(k.Key)), op: k.Op})
+	s.index = append(s.index, sortEntry{rank: k.Version.Rank(), nano: k.UnixNano, block: uint32(at), off: uint32(from), size: uint32(len(k.Key)), op: k.Op})
 	s.n++
 	return nil
 }
@@ -178,7 +179,7 @@ func (s *sorter) spillRun() error {
 		if i > 0 && bytes.Equal(s.key(e), s.key(s.index[i-1])) {
 			continue
 		}
-		if err := w.add(s.key(e), e.rank, e.op); err != nil {
+		if err := w.add(s.key(e), e.rank, e.nano, e.op); err != nil {
 			return err
 		}
 	}
@@ -200,8 +201,8 @@ type runWriter struct {
 	out []byte
 }
 
-func (w *runWriter) add(key []byte, rank uint64, op kv.Op) error {
-	w.out = appendScratch(w.out, key, kv.Revision(rank), byte(op))
+func (w *runWriter) add(key []byte, rank uint64, nano int64, op kv.Op) error {
+	w.out = appendScratch(w.out, key, kv.Revision(rank), nano, byte(op))
 	if len(w.out) < spillBytes {
 		return nil
 	}
@@ -260,7 +261,7 @@ func (s *sorter) mergeRuns(ctx context.Context, from, to int, into *scratchFile)
 	keys := &sortedKeys{ctx: ctx, merge: m}
 	w := runWriter{f: into, out: s.out[:0]}
 	for keys.next() {
-		if err := w.add(keys.key, keys.rank, keys.op); err != nil {
+		if err := w.add(keys.key, keys.rank, keys.nano, keys.op); err != nil {
 			return err
 		}
 	}
@@ -298,6 +299,7 @@ type sortedKeys struct {
 
 	key  []byte
 	rank uint64
+	nano int64 // the server's time of the message; 0 is not known
 	op   kv.Op
 	n    uint64 // keys so far, the current one included
 	err  error
@@ -326,7 +328,7 @@ func (k *sortedKeys) nextHeld() bool {
 		if k.n > 0 && bytes.Equal(key, k.key) {
 			continue
 		}
-		k.key, k.rank, k.op = key, e.rank, e.op
+		k.key, k.rank, k.nano, k.op = key, e.rank, e.nano, e.op
 		return true
 	}
 	return false
@@ -342,7 +344,7 @@ func (k *sortedKeys) nextMerged() bool {
 		same := k.n > 0 && bytes.Equal(r.key, k.key)
 		if !same {
 			k.key = append(k.key[:0], r.key...)
-			k.rank, k.op = r.version.Rank(), kv.Op(r.flags)
+			k.rank, k.nano, k.op = r.version.Rank(), r.nano, kv.Op(r.flags)
 		}
 		k.merge.advance()
 		if !same {

@@ -60,13 +60,16 @@ func (s *scratchFile) close() error {
 	return err
 }
 
-// appendScratch appends one record: its length, flags, the version's length and bytes, the key, and a checksum of all but
+// scratchHead is the fixed part of a record: flags, the version's length, a time.
+const scratchHead = 2 + 8
+
+// appendScratch appends one record: its length, the fixed part, the version's bytes, the key, and a checksum of all but
 // the length.
-func appendScratch(dst, key []byte, v kv.Version, flags byte) []byte {
-	dst = binary.AppendUvarint(dst, uint64(2+v.Len()+len(key)))
+func appendScratch(dst, key []byte, v kv.Version, nano int64, flags byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(scratchHead+v.Len()+len(key)))
 	n := len(dst)
-	dst = v.AppendBytes(append(dst, flags, byte(v.Len())))
-	dst = append(dst, key...)
+	dst = binary.LittleEndian.AppendUint64(append(dst, flags, byte(v.Len())), uint64(nano))
+	dst = append(v.AppendBytes(dst), key...)
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[n:], scratchSums))
 }
 
@@ -78,6 +81,7 @@ type scratchReader struct {
 
 	key     []byte
 	version kv.Version
+	nano    int64
 	flags   byte
 	err     error
 }
@@ -107,7 +111,7 @@ func (r *scratchReader) read() error {
 		return err
 	}
 	all := uint64(uvarintLen(size)) + size + 4
-	if size < 2 || size > r.left || all > r.left {
+	if size < scratchHead || size > r.left || all > r.left {
 		return fmt.Errorf("%w: record of %d bytes, %d are left", errScratch, size, r.left)
 	}
 	r.left -= all
@@ -122,13 +126,14 @@ func (r *scratchReader) read() error {
 		return fmt.Errorf("%w: checksum", errScratch)
 	}
 	b = b[:size]
-	n := 2 + int(b[1])
+	n := scratchHead + int(b[1])
 	if n > len(b) {
 		return fmt.Errorf("%w: version of %d bytes", errScratch, n)
 	}
-	if r.version, err = kv.ParseVersion(b[2:n]); err != nil {
+	if r.version, err = kv.ParseVersion(b[scratchHead:n]); err != nil {
 		return fmt.Errorf("%w: %w", errScratch, err)
 	}
+	r.nano = int64(binary.LittleEndian.Uint64(b[2:]))
 	r.flags, r.key = b[0], b[n:]
 	return nil
 }
@@ -155,7 +160,7 @@ func (s *spill) add(key []byte, v kv.Version, flags byte) error {
 	if s.sealed {
 		return errors.New("spill: add after read")
 	}
-	s.held = appendScratch(s.held, key, v, flags)
+	s.held = appendScratch(s.held, key, v, 0, flags)
 	s.n++
 	if len(s.held) < spillBytes {
 		return nil

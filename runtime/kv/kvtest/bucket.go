@@ -45,7 +45,7 @@ func (l *Log) read(ctx context.Context, op, key string) (kv.Entry, error) {
 func (l *Log) Keys(ctx context.Context, scope kv.Scope) iter.Seq2[kv.KeyVersion, error] {
 	return func(yield func(kv.KeyVersion, error) bool) {
 		for e, err := range l.list(ctx, "keys", scope) {
-			if !yield(kv.KeyVersion{Key: e.Key, Version: e.Version, Op: e.Op}, err) {
+			if !yield(kv.KeyVersion{Key: e.Key, Version: e.Version, Op: e.Op, UnixNano: e.UnixNano}, err) {
 				return
 			}
 		}
@@ -56,7 +56,7 @@ func (l *Log) Keys(ctx context.Context, scope kv.Scope) iter.Seq2[kv.KeyVersion,
 func (l *Log) LastVersions(ctx context.Context, scope kv.Scope) iter.Seq2[kv.KeyVersion, error] {
 	return func(yield func(kv.KeyVersion, error) bool) {
 		for e, err := range l.listAll(ctx, "list last versions", scope) {
-			if !yield(kv.KeyVersion{Key: e.Key, Version: e.Version, Op: e.Op}, err) {
+			if !yield(kv.KeyVersion{Key: e.Key, Version: e.Version, Op: e.Op, UnixNano: e.UnixNano}, err) {
 				return
 			}
 		}

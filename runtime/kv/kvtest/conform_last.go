@@ -39,6 +39,10 @@ func (s *suite) take(into map[string]kv.KeyVersion, scope kv.Scope, k kv.KeyVers
 	if !scope.Contains(k.Key) {
 		s.Fatalf("key %q is not in scope %v", k.Key, scope)
 	}
+	if k.UnixNano == 0 {
+		s.Fatalf("key %q is listed without a time", k.Key)
+	}
+	k.UnixNano = 0 // the server's own; the rest is compared
 	into[k.Key] = k
 }
 

@@ -13,7 +13,7 @@ import (
 // testKits are packages for tests: of this repository, and of those who write an adapter or a store.
 var testKits = []string{
 	"runtime/kv/kvtest", "runtime/store/storetest", "runtime/artifact/objects/objectstest",
-	"internal/natstest", "internal/foldtest", "internal/wire/internal/wiretest", "internal/lint",
+	"internal/natstest", "internal/s3test", "internal/foldtest", "internal/wire/internal/wiretest", "internal/lint",
 }
 
 // lower are the packages of the module that each package may depend on, directly or not. Imports go one way:
@@ -34,6 +34,11 @@ var lower = map[string][]string{
 	"runtime/store/storetest":    {"runtime/store", "runtime/kv", "runtime/protocol"},
 	"runtime/store/*":            {"runtime/store", "runtime/kv", "runtime/protocol"},
 	"runtime/artifact":           {"runtime/artifact/objects", "runtime/store", "runtime/kv", "runtime/protocol"},
+	"runtime/artifact/transport": {"runtime/artifact", "runtime/artifact/objects", "runtime/repair", "runtime/store", "runtime/kv", "runtime/protocol"},
+	"runtime/artifact/rounds": {
+		"runtime/artifact/transport", "runtime/lease",
+		"runtime/artifact", "runtime/artifact/objects", "runtime/repair", "runtime/store", "runtime/kv", "runtime/protocol",
+	},
 	"runtime/artifact/objects":   {},
 	"runtime/artifact/objects/*": {"runtime/artifact/objects", "runtime/artifact/objects/blobstore"},
 	"runtime/repair":             {"runtime/store", "runtime/kv", "runtime/protocol"},

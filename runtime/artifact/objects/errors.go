@@ -17,6 +17,8 @@ var (
 	ErrUnsupported = errors.New("no atomic conditional write")
 	// ErrUnavailable: the store gave no answer, or none that settles anything. A write may have happened or may yet.
 	ErrUnavailable = errors.New("store unavailable")
+	// ErrNoBucket: the bucket or container is not there.
+	ErrNoBucket = errors.New("no such bucket")
 	// ErrDenied: the store refused the credentials, or they don't reach that far.
 	ErrDenied = errors.New("access denied")
 	// ErrBadKey: the key is one that CheckKey refuses.

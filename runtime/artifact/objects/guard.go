@@ -72,7 +72,7 @@ func attempt(ctx context.Context, limit time.Duration, f func(context.Context) e
 
 // settled reports whether a store's answer, not the lack of one, is the error.
 func settled(err error) bool {
-	for _, final := range []error{ErrNotFound, ErrConflict, ErrUnsupported, ErrDenied, ErrTooLarge, ErrClosed} {
+	for _, final := range []error{ErrNotFound, ErrConflict, ErrUnsupported, ErrNoBucket, ErrDenied, ErrTooLarge, ErrClosed} {
 		if errors.Is(err, final) {
 			return true
 		}
@@ -221,6 +221,9 @@ func (g *Guarded) listOnce(ctx context.Context, prefix string, last *string, yie
 	if g.closed.Load() {
 		return false, ErrClosed
 	}
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
 	within, dog := watch(ctx, g.o.Timeout)
 	defer dog.end()
 	for object, err := range g.inner.List(within, prefix) {
@@ -269,11 +272,15 @@ func (g *Guarded) Get(ctx context.Context, key string) (io.ReadCloser, Info, err
 }
 
 func (g *Guarded) open(ctx context.Context, key string) (*body, Info, error) {
+	if ctx.Err() != nil {
+		return nil, Info{}, context.Cause(ctx)
+	}
 	within, dog := watch(ctx, g.o.Timeout)
 	r, info, err := g.inner.Get(within, key)
 	if err != nil {
+		err = dog.cause(ctx, err)
 		dog.end()
-		return nil, Info{}, dog.cause(ctx, err)
+		return nil, Info{}, err
 	}
 	dog.rest()
 	dog.limit = g.o.Stall

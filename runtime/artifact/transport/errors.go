@@ -1,0 +1,83 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+var (
+	// ErrGone: the artifact was pruned meanwhile, or never published. List again and take a newer one.
+	ErrGone = errors.New("artifact is gone")
+	// ErrContended: the pointer was replaced by others at each try. The next round tries again.
+	ErrContended = errors.New("the artifact pointer is contended")
+	// ErrNoneUsable: no published artifact is good for the log as it is now.
+	ErrNoneUsable = errors.New("no artifact is usable")
+)
+
+// GoneError says which artifact is not there any more. It matches ErrGone.
+type GoneError struct {
+	Name string
+	// Err is what the store said; nil where it just did not list it.
+	Err error
+}
+
+func (e *GoneError) Error() string {
+	s := fmt.Sprintf("artifact %q: %v", e.Name, ErrGone)
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Is reports whether target is ErrGone.
+func (e *GoneError) Is(target error) bool { return target == ErrGone }
+
+func (e *GoneError) Unwrap() error { return e.Err }
+
+// Hint says what a person can do.
+func (e *GoneError) Hint() string {
+	return "a newer one was published while this one was read: try again; if it happens again and again, raise the lease's TTL, which the pruning grace follows"
+}
+
+// Refusal is why one artifact is not usable.
+type Refusal struct {
+	Name string
+	Why  string
+	// Err is the cause, where there is one.
+	Err error
+}
+
+func (r Refusal) String() string {
+	s := fmt.Sprintf("%q %s", r.Name, r.Why)
+	if r.Err != nil {
+		s += ": " + r.Err.Error()
+	}
+	return s
+}
+
+// UnusableError says why each of the artifacts under a key is not usable. It matches ErrNoneUsable.
+type UnusableError struct {
+	Key         string
+	First, Last uint64 // of the log
+	Refused     []Refusal
+}
+
+func (e *UnusableError) Error() string {
+	if len(e.Refused) == 0 {
+		return fmt.Sprintf("%v: %q has none", ErrNoneUsable, e.Key)
+	}
+	texts := make([]string, len(e.Refused))
+	for i, r := range e.Refused {
+		texts[i] = r.String()
+	}
+	return fmt.Sprintf("%v under %q for a log of revisions %d to %d: %s", ErrNoneUsable, e.Key, e.First, e.Last, strings.Join(texts, "; "))
+}
+
+// Is reports whether target is ErrNoneUsable.
+func (e *UnusableError) Is(target error) bool { return target == ErrNoneUsable }
+
+// Hint says what a person can do.
+func (e *UnusableError) Hint() string {
+	return "have a node that is caught up publish an artifact; one is good while the log holds all that came after its cursor"
+}

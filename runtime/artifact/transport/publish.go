@@ -1,0 +1,103 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/typedfold/fold/runtime/artifact"
+	"github.com/typedfold/fold/runtime/artifact/objects"
+	"github.com/typedfold/fold/runtime/protocol"
+)
+
+// pointerTries is how often the pointer is read and swapped at most; each loss but the last means that another one won.
+const pointerTries = 8
+
+// Outcome is how a publication ended.
+type Outcome struct {
+	// Published: the pointer names the artifact, or did a moment ago. Else it is superseded: the pointer is at By, and the
+	// artifact is of no use as the newest one.
+	Published bool
+	By        protocol.Position
+	// Unread is why the log could not be read; the decision was made without it then.
+	Unread error
+}
+
+// Publish makes the artifact in the folder dir, whose manifest is m, the newest one: payload, manifest, pointer. The
+// payload is streamed. After an error or a crash at any point, the pointer is what it was or names the whole artifact, and
+// Publish can be called again.
+func (t *Transport) Publish(ctx context.Context, dir string, m artifact.Manifest, live Live) (Outcome, error) {
+	out, err := t.publish(ctx, dir, m, live)
+	if err != nil {
+		return Outcome{}, fmt.Errorf("publish %q as %s: %w", t.base, Name(m), err)
+	}
+	return out, nil
+}
+
+func (t *Transport) publish(ctx context.Context, dir string, m artifact.Manifest, live Live) (Outcome, error) {
+	// What would be refused is not worth an upload.
+	p, err := t.propose(ctx, m, live)
+	if err != nil || p.settled {
+		return p.out, err
+	}
+	if err := t.upload(ctx, dir, m); err != nil {
+		return Outcome{}, err
+	}
+	if err := t.store.Put(ctx, t.manifestKey(Name(m)), bytes.NewReader(m.Bytes())); err != nil {
+		return Outcome{}, err
+	}
+	for range pointerTries {
+		p, err := t.propose(ctx, m, live)
+		if err != nil || p.settled {
+			return p.out, err
+		}
+		err = t.store.SwapPointer(ctx, t.pointerKey(), m.Bytes(), p.token)
+		if err == nil {
+			return Outcome{Published: true, Unread: p.out.Unread}, nil
+		}
+		if !errors.Is(err, objects.ErrConflict) {
+			return Outcome{}, err
+		}
+	}
+	return Outcome{}, fmt.Errorf("%w: %d tries", ErrContended, pointerTries)
+}
+
+// proposal is what the pointer and the log, read in this order, say of an artifact. When it is settled, out is all there
+// is to do; else the pointer that has the token may be replaced.
+type proposal struct {
+	settled bool
+	out     Outcome
+	token   objects.Token
+}
+
+func (t *Transport) propose(ctx context.Context, m artifact.Manifest, live Live) (p proposal, err error) {
+	raw, token, state, err := t.readPointer(ctx)
+	if err != nil {
+		return p, err
+	}
+	p.token = token
+	if bytes.Equal(raw, m.Bytes()) {
+		p.settled, p.out.Published = true, true
+		return p, nil
+	}
+	end, unread, fatal := live.end(ctx)
+	if fatal != nil {
+		return p, fatal
+	}
+	p.out.Unread = unread
+	if !protocol.PointerPublishAllowed(state, positionOf(&m), end) {
+		p.settled, p.out.By = true, state.At
+	}
+	return p, nil
+}
+
+func (t *Transport) upload(ctx context.Context, dir string, m artifact.Manifest) error {
+	total, name := m.PackedSize(), Name(m)
+	r := &packed{ctx: ctx, dir: dir, m: m}
+	if t.progress != nil {
+		r.moved = func(done int64) { t.progress(Progress{Name: name, Upload: true, Done: done, Total: total}) }
+	}
+	defer r.Close()
+	return t.store.Put(ctx, t.payloadKey(name), r)
+}

@@ -82,6 +82,7 @@ func (l *loop) readRetention(relisted bool) {
 		return
 	}
 	l.mending.markers.Store(&info.Markers)
+	l.log.read(info)
 	in := machine.RetentionRead{Evicted: protocol.HasEvicted(info.Retention.Kernel()), Head: info.Last}
 	if relisted {
 		in.Owes, in.Whole = owesListing(info), listingIsWhole(info)

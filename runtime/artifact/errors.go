@@ -68,3 +68,13 @@ func told(err error) error {
 	}
 	return err
 }
+
+// short reports whether this machine is short of something: what does not open for it says nothing of the artifact.
+func short(err error) bool {
+	for _, s := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {
+		if errors.Is(err, s) {
+			return true
+		}
+	}
+	return false
+}

@@ -72,8 +72,8 @@ func differs(m, has *Manifest) string {
 		return fmt.Sprintf("it is a fold of bucket %q, its manifest says %q", has.Bucket, m.Bucket)
 	case has.HasScope != scope, has.HasScope && has.Scope.String() != m.Scope.String():
 		return fmt.Sprintf("it is a fold of scope %v, its manifest says %v", scopeText(has), scopeText(m))
-	case has.Log.CreatedUnixNano != m.Log.CreatedUnixNano, !slices.Equal(has.Log.Samples, m.Log.Samples):
-		return fmt.Sprintf("it is of a log created at %d, its manifest says %d, or with other samples", has.Log.CreatedUnixNano, m.Log.CreatedUnixNano)
+	case has.Log.CreatedUnixNano != m.Log.CreatedUnixNano, has.Log.AgeLimit != m.Log.AgeLimit, !slices.Equal(has.Log.Samples, m.Log.Samples):
+		return fmt.Sprintf("it is of a log created at %d, its manifest says %d, or has another age limit or other samples", has.Log.CreatedUnixNano, m.Log.CreatedUnixNano)
 	case has.Owed != m.Owed:
 		return fmt.Sprintf("it owes an audit for %v, its manifest says %v", has.Owed, m.Owed)
 	case !maps.Equal(has.Schemas, m.Schemas):

@@ -66,7 +66,7 @@ type ground struct {
 
 func (g *ground) path(name string) string { return filepath.Join(g.dir, name) }
 
-var testLog = kv.Incarnation{CreatedUnixNano: 1_700_000_000_123_456_789, Samples: []kv.Sample{{Revision: 4, UnixNano: 1_700_000_001_000_000_001}}}
+var testLog = kv.Incarnation{CreatedUnixNano: 1_700_000_000_123_456_789, AgeLimit: 3_600_000_000_000, Samples: []kv.Sample{{Revision: 4, UnixNano: 1_700_000_001_000_000_001}}}
 
 // newGround is a store of some keys at cursor 40, with all records that a fold keeps.
 func newGround(t testing.TB, backend string) *ground {
@@ -75,7 +75,7 @@ func newGround(t testing.TB, backend string) *ground {
 	s, err := openStore(backend, g.path("live"))
 	must(t, err)
 	g.store = s
-	t.Cleanup(func() { must(t, s.Close()) })
+	t.Cleanup(func() { must(t, g.store.Close()) })
 	meta := func(name, v string) store.Op { return store.Op{Key: store.MetaKey(name), Value: []byte(v)} }
 	owed := kv.Owed{Why: kv.OwesMarkers | kv.OwesIdentity, At: 7}
 	must(t, s.Apply(t.Context(), &store.Batch{Ops: []store.Op{

@@ -155,6 +155,9 @@ func verify(ctx context.Context, dir string, o Options) (Manifest, error) {
 // opensAs opens an artifact's files, whose hashes were checked, and compares what they say with the manifest.
 func opensAs(k store.Kind, m *Manifest, dir string) error {
 	has, err := look(k, dir)
+	if short(err) {
+		return fmt.Errorf("open the copy: %w", err)
+	}
 	if err != nil {
 		return invalidFor(err, DataName, "it does not open")
 	}

@@ -220,6 +220,7 @@ func attacks(t *testing.T, secret string) map[string]struct {
 		"another scope":    {says(func(m *Manifest) { m.Scope = kv.AllKeys() }), nil, "scope"},
 		"no scope":         {says(func(m *Manifest) { m.HasScope = false }), nil, "scope"},
 		"another log":      {says(func(m *Manifest) { m.Log.CreatedUnixNano++ }), nil, "log"},
+		"another age":      {says(func(m *Manifest) { m.Log.AgeLimit++ }), nil, "age limit"},
 		"another sample":   {says(func(m *Manifest) { m.Log.Samples[0].Revision++ }), nil, "log"},
 		"nothing owed":     {says(func(m *Manifest) { m.Owed = kv.Owed{} }), nil, "owes"},
 		"another schema":   {says(func(m *Manifest) { m.Schemas = map[string]string{"x.v1.Host": ""} }), nil, "schema"},

@@ -110,6 +110,7 @@ type (
 	}
 	wireLog struct {
 		Created int64        `json:"created_unix_nano,string"`
+		Age     int64        `json:"age_limit_nano,string,omitempty"`
 		Samples []wireSample `json:"samples"`
 	}
 	wireSample struct {
@@ -140,8 +141,8 @@ func (m *Manifest) wire() *wireManifest {
 	case m.HasScope:
 		w.Scope = map[string][]string{scopePrefixes: m.Scope.List()}
 	}
-	if m.Log.CreatedUnixNano != 0 || len(m.Log.Samples) > 0 {
-		w.Log = &wireLog{Created: m.Log.CreatedUnixNano, Samples: []wireSample{}}
+	if m.Log.CreatedUnixNano != 0 || m.Log.AgeLimit != 0 || len(m.Log.Samples) > 0 {
+		w.Log = &wireLog{Created: m.Log.CreatedUnixNano, Age: m.Log.AgeLimit, Samples: []wireSample{}}
 		for _, s := range m.Log.Samples {
 			w.Log.Samples = append(w.Log.Samples, wireSample(s))
 		}

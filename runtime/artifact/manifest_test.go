@@ -30,6 +30,7 @@ const wantThree = `{
   },
   "log": {
     "created_unix_nano": "1700000000123456789",
+    "age_limit_nano": "3600000000000",
     "samples": [
       {
         "revision": 4,
@@ -210,6 +211,7 @@ func TestManifestsRefused(t *testing.T) {
 		"owed unknown":        replaced(t, `"markers"`, `"money"`),
 		"owed twice":          replaced(t, `"markers"`, `"identity"`),
 		"log time as number":  replaced(t, `"1700000000123456789"`, `1700000000123456789`),
+		"no age limit":        replaced(t, `"3600000000000"`, `"0"`),
 		"sample without time": replaced(t, `"unix_nano": "1700000001000000001"`, `"revision": 4`),
 		"too many samples":    replaced(t, `"samples": [`, `"samples": [`+strings.Repeat(`{"revision":1,"unix_nano":"1"},`, maxSamples)),
 		"schema record twice": replaced(t, `"x.v1.Host":`, `"x.v1.Host": "", "x.v1.Host":`),

@@ -337,8 +337,16 @@ func (p *parser) log(i *kv.Incarnation) error {
 	}
 	return p.object([]member{
 		{"created_unix_nano", false, func() (err error) { i.CreatedUnixNano, err = p.signed(true); return err }},
+		{"age_limit_nano", true, func() error { return p.ageLimit(&i.AgeLimit) }},
 		{"samples", false, func() error { return p.list(sample) }},
 	})
+}
+
+func (p *parser) ageLimit(into *int64) (err error) {
+	if *into, err = p.signed(true); err == nil && *into <= 0 {
+		err = fmt.Errorf("%d is no limit", *into)
+	}
+	return err
 }
 
 func (p *parser) owed(o *kv.Owed) error {

@@ -16,6 +16,7 @@ const (
 	stagePrefix = ".fold-artifact-"
 	stageLock   = "lock"
 	stageNew    = "new"
+	stageDead   = ".dead" // ends the name of one that is being removed
 )
 
 // steps hears of each step that changes the disk, before it; its error is that step's. Nil hears nothing.
@@ -149,7 +150,12 @@ func CleanStages(parent string) error {
 	return all
 }
 
+// cleanStage takes a dead stage's name away before it removes what is in it: whoever made it just now finds that it is
+// gone, and never has a part of it.
 func cleanStage(dir string) error {
+	if strings.HasSuffix(dir, stageDead) {
+		return os.RemoveAll(dir)
+	}
 	lock, err := takeLock(filepath.Join(dir, stageLock), false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // another one cleans too
@@ -157,7 +163,10 @@ func cleanStage(dir string) error {
 	if err != nil || lock == nil {
 		return err
 	}
-	return errors.Join(os.RemoveAll(dir), lock.Close())
+	if err := os.Rename(dir, dir+stageDead); err != nil {
+		return errors.Join(err, lock.Close())
+	}
+	return errors.Join(os.RemoveAll(dir+stageDead), lock.Close())
 }
 
 // new is the path of the folder that is made.

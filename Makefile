@@ -22,6 +22,14 @@ demo: ## Show a fold survive kill -9, on a NATS server inside the process
 test: ## Run every test; they start the servers that they need
 	$(GO) test -timeout $(TIMEOUT) ./...
 
+.PHONY: test-clouds
+test-clouds: ## Run the object stores' tests against emulators of GCS and Azure (needs node and npm)
+	@mkdir -p .tmp/clouds
+	GOBIN=$(CURDIR)/.tmp/clouds CGO_ENABLED=0 $(GO) install github.com/fsouza/fake-gcs-server@v1.56.1
+	npm install --prefix .tmp/clouds --no-audit --no-fund azurite@3.35.0
+	FAKE_GCS_SERVER=$(CURDIR)/.tmp/clouds/fake-gcs-server AZURITE_BLOB=$(CURDIR)/.tmp/clouds/node_modules/.bin/azurite-blob \
+		$(GO) test -tags clouds -timeout $(TIMEOUT) ./runtime/artifact/objects/gcs ./runtime/artifact/objects/azure
+
 .PHONY: build
 build: ## Compile everything
 	$(GO) build ./...

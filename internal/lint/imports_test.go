@@ -13,7 +13,7 @@ import (
 // testKits are packages for tests: of this repository, and of those who write an adapter or a store.
 var testKits = []string{
 	"runtime/kv/kvtest", "runtime/store/storetest", "runtime/artifact/objects/objectstest",
-	"internal/natstest", "internal/s3test", "internal/foldtest", "internal/wire/internal/wiretest", "internal/lint",
+	"internal/natstest", "internal/s3test", "internal/cloudtest", "internal/foldtest", "internal/wire/internal/wiretest", "internal/lint",
 }
 
 // lower are the packages of the module that each package may depend on, directly or not. Imports go one way:

@@ -25,6 +25,8 @@ var (
 	ErrBadKey = errors.New("bad key")
 	// ErrTooLarge: a pointer is over Options.MaxPointer.
 	ErrTooLarge = errors.New("pointer too large")
+	// ErrOrder: the store does not list in the order of keys, so a listing could not be trusted to be whole.
+	ErrOrder = errors.New("listed out of order")
 	// ErrClosed: the store was closed.
 	ErrClosed = errors.New("store is closed")
 )

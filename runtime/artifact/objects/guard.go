@@ -226,12 +226,16 @@ func (g *Guarded) listOnce(ctx context.Context, prefix string, last *string, yie
 	}
 	within, dog := watch(ctx, g.o.Timeout)
 	defer dog.end()
+	resume := *last
 	for object, err := range g.inner.List(within, prefix) {
 		if err != nil {
 			return false, dog.cause(ctx, err)
 		}
-		if object.Key <= *last || CheckKey(object.Key) != nil {
+		if object.Key <= resume || CheckKey(object.Key) != nil {
 			continue // seen before, or none of ours
+		}
+		if object.Key <= *last {
+			return false, fmt.Errorf("%w: %q comes after %q", ErrOrder, object.Key, *last)
 		}
 		*last = object.Key
 		dog.rest()

@@ -388,3 +388,25 @@ func TestLargePointers(t *testing.T) {
 		t.Errorf("read: %v", err)
 	}
 }
+
+// TestListOutOfOrder: what a listing would skip is told.
+func TestListOutOfOrder(t *testing.T) {
+	r, g := newRig(t, objects.Options{})
+	r.Store = disordered{r.Store}
+	var got string
+	var last error
+	for o, err := range g.List(t.Context(), "") {
+		got, last = got+o.Key, err
+	}
+	if got != "b" || !errors.Is(last, objects.ErrOrder) {
+		t.Errorf("listed %q, then %v", got, last)
+	}
+}
+
+type disordered struct{ objects.Store }
+
+func (disordered) List(context.Context, string) iter.Seq2[objects.Object, error] {
+	return func(yield func(objects.Object, error) bool) {
+		_ = yield(objects.Object{Key: "b"}, nil) && yield(objects.Object{Key: "a"}, nil)
+	}
+}

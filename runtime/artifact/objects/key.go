@@ -17,9 +17,11 @@ const (
 // Reserved begins the file names that a local directory keeps for itself; no part of a key may begin with it.
 const Reserved = ".fold-"
 
+const escaped = `\ " # % ?`
+
 // CheckKey returns ErrBadKey, with the reason, for a key that some store would take for another one, or not at all:
-// parts between slashes must not be empty, ".", ".." or too long, and there are no control characters, backslashes or
-// "__0x", by which Go CDK escapes.
+// parts between slashes must not be empty, "." or too long, nor end in ".." before a slash; and there are no control
+// characters, none of \ " # % ?, and no "__0x". Go CDK escapes those for some stores, which then list in another order.
 func CheckKey(key string) error {
 	reason := badText(key)
 	for part := range strings.SplitSeq(key, "/") {
@@ -43,8 +45,10 @@ func badText(key string) string {
 		return "it is not UTF-8"
 	case strings.ContainsFunc(key, unicode.IsControl):
 		return "it has a control character"
-	case strings.Contains(key, `\`):
-		return "it has a backslash"
+	case strings.ContainsAny(key, strings.ReplaceAll(escaped, " ", "")):
+		return "it has one of " + escaped
+	case strings.Contains(key, "../"):
+		return "a part before a slash ends in .."
 	case strings.Contains(key, "__0x"):
 		return "it has an escape, __0x"
 	}

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"maps"
 	"strings"
+	"sync"
 	"testing/synctest"
 	"time"
 
@@ -104,7 +105,11 @@ func (w *dstWorld) commits(s store.Store, c kv.Cursor) error {
 			delete(rows, u.Key)
 		}
 	}
-	if diff := dstDiff(rows, w.truth()); diff != "" {
+	diff := dstDiff(rows, w.truth())
+	if now, err := w.log.Info(context.Background()); err != nil || now.First != info.First || now.Last != info.Last || now.Messages != info.Messages {
+		return err // the log has moved on while it was read
+	}
+	if diff != "" {
 		return fmt.Errorf("commit at %v: rows and what is after them are not the truth: %s", c, diff)
 	}
 	return nil
@@ -268,14 +273,22 @@ func (w *dstWorld) startFold(bucket kv.Bucket, o fold.Options) (*dstFace, error)
 	if err != nil {
 		return nil, err
 	}
+	started := make(chan *fold.Fold, 1)
+	w.mu.Lock()
+	w.quit = sync.OnceFunc(func() { // it may be asked before Start has returned
+		go func() {
+			if f := <-started; f != nil {
+				_ = f.Close()
+			}
+		}()
+	})
+	w.mu.Unlock()
 	f, err := b.Start(context.Background())
+	started <- f
 	if err != nil {
 		return nil, errors.Join(err, w.store.Close())
 	}
 	w.f = f
-	w.mu.Lock()
-	w.quit = func() { go func() { _ = f.Close() }() }
-	w.mu.Unlock()
 	return &dstFace{ended: f.Done(), err: f.Err, stop: f.Close}, nil
 }
 

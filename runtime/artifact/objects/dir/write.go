@@ -207,20 +207,26 @@ func (s *store) tryLock(name string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	got, err := flock(f)
+	got, err := s.claim(f, name)
 	if err != nil || !got {
 		return nil, errors.Join(err, f.Close())
 	}
+	return f, nil
+}
+
+// claim locks an open file, and reports whether it is the one that has the name.
+func (s *store) claim(f *os.File, name string) (bool, error) {
+	got, err := flock(f)
+	if err != nil || !got {
+		return false, err
+	}
 	held, err := f.Stat()
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return false, err
 	}
 	there, err := s.root.Lstat(name)
-	switch {
-	case err == nil && os.SameFile(held, there):
-		return f, nil
-	case err == nil || errors.Is(err, fs.ErrNotExist):
-		return nil, f.Close()
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
 	}
-	return nil, errors.Join(err, f.Close())
+	return err == nil && os.SameFile(held, there), err
 }

@@ -54,6 +54,7 @@ func RunConformance(t *testing.T, h Harness) {
 		{"pointer", (*suite).pointer},
 		{"self-test", (*suite).selfTest},
 		{"one creator", (*suite).oneCreator},
+		{"create and delete", (*suite).createAndDelete},
 		{"failing reader", (*suite).failingReader},
 		{"cancelled upload", (*suite).cancelledUpload},
 		{"ended context", (*suite).endedContext},

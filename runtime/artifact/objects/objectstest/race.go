@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
+	"sync/atomic"
 
 	"github.com/typedfold/fold/runtime/artifact/objects"
 )
@@ -50,6 +52,7 @@ func run(ctx context.Context, s objects.Store, racer int) (out outcome, err erro
 		if err != nil {
 			return out, err
 		}
+		runtime.Gosched() // so that racers of one process overlap too
 		switch err := s.SwapPointer(ctx, prize, next, token); {
 		case err == nil:
 			last++
@@ -140,4 +143,30 @@ func (s *suite) oneCreator() {
 			s.Fatalf("round %d has %d winners", round, winners)
 		}
 	}
+}
+
+// createAndDelete: a pointer that is created, deleted and created again by many has one owner at a time.
+func (s *suite) createAndDelete() {
+	var owners, created atomic.Int64
+	s.together(racers, func(i int) error {
+		for n := 0; created.Load() < 60; n++ {
+			err := s.s.SwapPointer(s.ctx, "owned/x", fmt.Appendf(nil, "%d of %d", n, i), "")
+			if errors.Is(err, objects.ErrConflict) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			created.Add(1)
+			if owners.Add(1) != 1 {
+				return errors.New("two own the pointer")
+			}
+			owners.Add(-1)
+			if err := s.s.Delete(s.ctx, "owned/x"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	s.wantKeys("")
 }

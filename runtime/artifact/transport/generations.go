@@ -61,7 +61,10 @@ func (t *Transport) Pointer(ctx context.Context) (g Generation, ok bool, err err
 	if err != nil {
 		return Generation{}, false, fmt.Errorf("read the newest artifact of %q: %w", t.base, err)
 	}
-	return current(raw), state.Present, nil
+	if !state.Present {
+		return Generation{}, false, nil
+	}
+	return current(raw), true, nil
 }
 
 func current(raw []byte) Generation {

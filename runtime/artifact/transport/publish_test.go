@@ -137,6 +137,9 @@ func TestPublishWithoutTheLog(t *testing.T) {
 func TestCorruptPointerIsReplaced(t *testing.T) {
 	s := memory(t)
 	tr := transportOn(t, s)
+	if g, ok, err := tr.Pointer(bounded(t)); err != nil || ok || g.Err != nil {
+		t.Errorf("no pointer reads as %+v, %v, %v", g, ok, err)
+	}
 	must(t, s.SwapPointer(bounded(t), tr.pointerKey(), []byte("{"), ""))
 	if g, ok, err := tr.Pointer(bounded(t)); err != nil || !ok || !errors.Is(g.Err, artifact.ErrInvalid) {
 		t.Errorf("a corrupt pointer reads as %+v, %v, %v", g, ok, err)

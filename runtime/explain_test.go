@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	fold "github.com/typedfold/fold/runtime"
+	"github.com/typedfold/fold/runtime/artifact"
 	"github.com/typedfold/fold/runtime/kv"
 	"github.com/typedfold/fold/runtime/kv/kvtest"
 	"github.com/typedfold/fold/runtime/repair"
@@ -22,18 +23,12 @@ import (
 	"github.com/typedfold/fold/runtime/store/storetest"
 )
 
-// openReadOnly opens what a backend's open left in dir, or, with whole, an export.
-func openReadOnly(b backend, dir string, whole bool) (store.Store, error) {
+// openReadOnly opens what a backend's open left in dir.
+func openReadOnly(b backend, dir string) (store.Store, error) {
 	if b.name == "logstore" {
-		if !whole {
-			dir = filepath.Join(dir, "fold.log")
-		}
-		return logstore.Open(dir, logstore.Options{ReadOnly: true})
+		return logstore.Open(filepath.Join(dir, "fold.log"), logstore.Options{ReadOnly: true})
 	}
-	if !whole {
-		dir = filepath.Join(dir, "pebble")
-	}
-	return pebblestore.Open(dir, pebblestore.Options{ReadOnly: true})
+	return pebblestore.Open(filepath.Join(dir, "pebble"), pebblestore.Options{ReadOnly: true})
 }
 
 // stoppedFold is a log, and a fold of it that has stopped.
@@ -95,7 +90,7 @@ func (f *stoppedFold) explain(t *testing.T, o fold.ExplainOptions) (*fold.Explan
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := openReadOnly(f.b, f.dir, false)
+	s, err := openReadOnly(f.b, f.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,11 +147,11 @@ func (f *stoppedFold) artifact(t *testing.T) repair.Source {
 	dir, all := t.TempDir(), t.TempDir()
 	f.run(t, dir)
 	s := openStore(t, f.b, dir)
-	if err := errors.Join(s.Export(bounded(t), filepath.Join(all, "one")), s.Close()); err != nil {
+	_, err := artifact.Export(bounded(t), s, filepath.Join(all, "one"), artifact.ExportOptions{})
+	if err := errors.Join(err, s.Close()); err != nil {
 		t.Fatal(err)
 	}
-	open := func(dir string) (store.Store, error) { return openReadOnly(f.b, dir, true) }
-	return &repair.LocalSource{Dir: all, Open: open, Scratch: t.TempDir()}
+	return &artifact.LocalSource{Dir: all, Artifact: artifact.Options{Kinds: []store.Kind{s.Kind()}}, Scratch: t.TempDir()}
 }
 
 func TestExplainIsWhatHappens(t *testing.T) {
@@ -373,7 +368,7 @@ func TestExplainAudit(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.bend(t, f)
-			s, err := openReadOnly(f.b, f.dir, false)
+			s, err := openReadOnly(f.b, f.dir)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/typedfold/fold/runtime/artifact"
 	"github.com/typedfold/fold/runtime/kv"
 	"github.com/typedfold/fold/runtime/store"
 )
@@ -222,14 +223,25 @@ func (f *Fold) closeStore() error {
 	return err
 }
 
-// Export writes a consistent copy of the store's files into dir, which must not exist or be empty. It opens as a
-// store at exactly the cursor that it returns. Applies wait meanwhile, and so do a first Count and a Watch WithOld.
-func (f *Fold) Export(ctx context.Context, dir string) (Cursor, error) {
+// Export writes the fold as an artifact to dir, which must be absent or an empty folder, in a folder that is there: best
+// one on the store's file system, where Pebble's files are linked and not copied. Under that name it is whole, or not
+// there. It is exactly consistent with its manifest's cursor. Applies, a first Count and a Watch WithOld wait while the
+// store writes its files, and not while they are checked and hashed.
+func (f *Fold) Export(ctx context.Context, dir string) (artifact.Manifest, error) {
+	p, err := artifact.Begin(dir, artifact.ExportOptions{})
+	if err != nil {
+		return artifact.Manifest{}, err
+	}
+	err = f.checkpoint(ctx, p)
+	var m artifact.Manifest
+	if err == nil {
+		m, err = p.Finish(ctx)
+	}
+	return m, errors.Join(err, p.Abort())
+}
+
+func (f *Fold) checkpoint(ctx context.Context, p *artifact.Pending) error {
 	f.sink.commits.Lock()
 	defer f.sink.commits.Unlock()
-	c := f.store.Cursor()
-	if err := f.store.Export(ctx, dir); err != nil {
-		return Cursor{}, fmt.Errorf("export: %w", err)
-	}
-	return c, nil
+	return p.Checkpoint(ctx, f.store)
 }

@@ -15,9 +15,9 @@ import (
 	ft "github.com/typedfold/fold/internal/foldtest/gen/foldtest/v1/foldtestv1fold"
 	"github.com/typedfold/fold/internal/natstest"
 	fold "github.com/typedfold/fold/runtime"
+	"github.com/typedfold/fold/runtime/artifact"
 	"github.com/typedfold/fold/runtime/kv"
 	"github.com/typedfold/fold/runtime/natskv"
-	"github.com/typedfold/fold/runtime/repair"
 	"github.com/typedfold/fold/runtime/store"
 	"github.com/typedfold/fold/runtime/store/logstore"
 	"github.com/typedfold/fold/runtime/store/pebblestore"
@@ -169,16 +169,11 @@ func (l *live) caughtUp(t *testing.T, tb *tables) {
 }
 
 // source has the artifacts that nodes exported.
-func (l *live) source() *repair.LocalSource {
-	return &repair.LocalSource{Dir: filepath.Join(l.dir, "artifacts"), Scratch: l.dir, Open: l.openExport}
+func (l *live) source() *artifact.LocalSource {
+	return &artifact.LocalSource{Dir: filepath.Join(l.dir, "artifacts"), Scratch: l.dir, Artifact: artifact.Options{Kinds: storeKinds()}}
 }
 
-func (l *live) openExport(dir string) (store.Store, error) {
-	if l.name == "pebble" {
-		return pebblestore.Open(dir, pebblestore.Options{Durability: pebblestore.None})
-	}
-	return logstore.Open(filepath.Join(dir, logstore.ExportName), logstore.Options{Durability: logstore.None})
-}
+func storeKinds() []store.Kind { return []store.Kind{pebblestore.Kind(), logstore.Kind()} }
 
 // export leaves an artifact for the source, and gives its folder.
 func (l *live) export(t *testing.T, tb *tables, name string) string {
@@ -196,18 +191,14 @@ func (l *live) export(t *testing.T, tb *tables, name string) string {
 // wantExport checks that the node's next export opens at the log's end, under the log's own identity.
 func (l *live) wantExport(t *testing.T, tb *tables) {
 	t.Helper()
-	s, err := l.openExport(l.export(t, tb, "next"))
+	m, err := artifact.Verify(bounded(t), l.export(t, tb, "next"), artifact.Options{Kinds: storeKinds()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	info := l.info(t)
-	log, err := store.LogOf(s)
-	if err != nil || s.Cursor().Revision() != info.Last || log.CreatedUnixNano != info.Created.UnixNano() {
-		t.Errorf("the export is at cursor %v of a log created at %d (%v), while the log ends at %d and was created at %d",
-			s.Cursor(), log.CreatedUnixNano, err, info.Last, info.Created.UnixNano())
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
+	if m.Rank() != info.Last || m.Log.CreatedUnixNano != info.Created.UnixNano() {
+		t.Errorf("the export is at cursor %v of a log created at %d, while the log ends at %d and was created at %d",
+			m.Cursor, m.Log.CreatedUnixNano, info.Last, info.Created.UnixNano())
 	}
 }
 

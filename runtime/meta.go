@@ -11,11 +11,6 @@ import (
 	"github.com/typedfold/fold/runtime/store"
 )
 
-// Names of the fold's own records in a store.
-const (
-	metaSchema = "schema." // and the table's message
-)
-
 // ScopeError is a store that was filled under another scope: what lies in only one of the two would be wrong.
 type ScopeError struct{ Path, Stored, Want string }
 
@@ -43,7 +38,7 @@ func checkStore(ctx context.Context, s store.Store, bucket string, scope kv.Scop
 	}
 	for _, t := range tables {
 		now := t.base().c.table
-		err := checkMeta(s, &batch, metaSchema+string(now.Message), now.Record(), func(stored string) error {
+		err := checkMeta(s, &batch, store.MetaSchema+string(now.Message), now.Record(), func(stored string) error {
 			return &SchemaError{Table: string(now.Message), Stored: stored, Now: now.Record(), Diff: diffLines(stored, now.Record())}
 		})
 		if err != nil {

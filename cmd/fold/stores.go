@@ -3,13 +3,13 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/typedfold/fold/runtime/artifact"
 	"github.com/typedfold/fold/runtime/repair"
 	"github.com/typedfold/fold/runtime/store"
 	"github.com/typedfold/fold/runtime/store/logstore"
@@ -46,8 +46,11 @@ func storeKind(path string) (string, error) {
 	return "", fmt.Errorf("%s: %w: it is neither a log file, nor a folder with %s or with a Pebble database", path, store.ErrFormat, logstore.ExportName)
 }
 
-// openStore opens a store to read it only.
+// openStore opens a store, or that in an artifact, to read it only.
 func openStore(path, kind string) (_ store.Store, err error) {
+	if _, err := os.Stat(filepath.Join(path, artifact.ManifestName)); err == nil {
+		path = filepath.Join(path, artifact.DataName)
+	}
 	if kind == storeAuto {
 		if kind, err = storeKind(path); err != nil {
 			return nil, err
@@ -76,33 +79,29 @@ type artifacts struct {
 var _ repair.Source = (*artifacts)(nil)
 
 // at is a source in which Fetch finds the folder by its base name.
-func (a *artifacts) at(dir string) (*repair.LocalSource, repair.Manifest, error) {
+func (a *artifacts) at(dir string) (*artifact.LocalSource, string, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
-		return nil, repair.Manifest{}, err
+		return nil, "", err
 	}
-	open := func(dir string) (store.Store, error) { return openStore(dir, storeAuto) }
-	return &repair.LocalSource{Dir: filepath.Dir(abs), Open: open, Scratch: a.scratch}, repair.Manifest{ID: filepath.Base(abs)}, nil
+	take := artifact.Options{Kinds: []store.Kind{pebblestore.Kind(), logstore.Kind()}}
+	return &artifact.LocalSource{Dir: filepath.Dir(abs), Artifact: take, Scratch: a.scratch}, filepath.Base(abs), nil
 }
 
 // Candidates describes the artifacts, the newest cursor first.
-func (a *artifacts) Candidates(ctx context.Context) ([]repair.Manifest, error) {
+func (a *artifacts) Candidates(context.Context) ([]repair.Manifest, error) {
 	var all []repair.Manifest
 	for _, dir := range a.dirs {
-		opened, err := a.Fetch(ctx, repair.Manifest{ID: dir})
-		if errors.Is(err, repair.ErrArtifactInvalid) {
-			all = append(all, repair.Manifest{ID: dir, Err: err})
-			continue
-		}
+		source, name, err := a.at(dir)
 		if err != nil {
 			return nil, err
 		}
-		m := opened.Manifest()
-		m.ID = dir
-		all = append(all, m)
-		if err := opened.Close(); err != nil {
+		m, err := source.Describe(name)
+		if err != nil {
 			return nil, err
 		}
+		m.ID = dir
+		all = append(all, m)
 	}
 	slices.SortStableFunc(all, func(a, b repair.Manifest) int { return cmp.Compare(b.Cursor.Revision(), a.Cursor.Revision()) })
 	return all, nil
@@ -110,9 +109,9 @@ func (a *artifacts) Candidates(ctx context.Context) ([]repair.Manifest, error) {
 
 // Fetch opens a copy of the folder of that path.
 func (a *artifacts) Fetch(ctx context.Context, m repair.Manifest) (repair.Artifact, error) {
-	source, named, err := a.at(m.ID)
+	source, name, err := a.at(m.ID)
 	if err != nil {
 		return nil, err
 	}
-	return source.Fetch(ctx, named)
+	return source.Fetch(ctx, repair.Manifest{ID: name})
 }

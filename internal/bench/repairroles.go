@@ -15,6 +15,7 @@ import (
 
 	"github.com/typedfold/fold/internal/foldtest/gen/foldtest/v1/foldtestv1fold"
 	fold "github.com/typedfold/fold/runtime"
+	"github.com/typedfold/fold/runtime/artifact"
 	"github.com/typedfold/fold/runtime/kv"
 	"github.com/typedfold/fold/runtime/natskv"
 	"github.com/typedfold/fold/runtime/repair"
@@ -43,9 +44,7 @@ var repairRoles = map[string]func(context.Context, options, jetstream.JetStream)
 		return repairRole(ctx, o, js, repair.Options{}, "relist")
 	},
 	"restore": func(ctx context.Context, o options, js jetstream.JetStream) (result, error) {
-		source := &repair.LocalSource{Dir: o.artifacts, Scratch: scratch(o), Open: func(dir string) (store.Store, error) {
-			return pebblestore.Open(dir, pebblestore.Options{})
-		}}
+		source := &artifact.LocalSource{Dir: o.artifacts, Scratch: scratch(o), Artifact: artifact.Options{Kinds: []store.Kind{pebblestore.Kind()}}}
 		return repairRole(ctx, o, js, repair.Options{Source: source}, "restore")
 	},
 }
@@ -229,6 +228,9 @@ func export(ctx context.Context, o options, js jetstream.JetStream) (result, err
 		return result{}, err
 	}
 	err = r.caughtUp(ctx)
+	if err == nil {
+		err = os.MkdirAll(o.artifacts, 0o700)
+	}
 	if err == nil {
 		_, err = r.Export(ctx, filepath.Join(o.artifacts, "newest"))
 	}

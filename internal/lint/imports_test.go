@@ -33,7 +33,7 @@ var lower = map[string][]string{
 	"runtime/store":              {"runtime/kv", "runtime/protocol"},
 	"runtime/store/storetest":    {"runtime/store", "runtime/kv", "runtime/protocol"},
 	"runtime/store/*":            {"runtime/store", "runtime/kv", "runtime/protocol"},
-	"runtime/artifact":           {"runtime/artifact/objects", "runtime/store", "runtime/kv", "runtime/protocol"},
+	"runtime/artifact":           {"runtime/artifact/objects", "runtime/repair", "runtime/store", "runtime/kv", "runtime/protocol"},
 	"runtime/artifact/transport": {"runtime/artifact", "runtime/artifact/objects", "runtime/repair", "runtime/store", "runtime/kv", "runtime/protocol"},
 	"runtime/artifact/rounds": {
 		"runtime/artifact/transport", "runtime/lease",

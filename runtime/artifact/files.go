@@ -164,10 +164,15 @@ func checkNames(ctx context.Context, root *os.Root, m *Manifest) error {
 
 // openFolder opens an artifact's folder and reads its manifest. Nothing that is reached through a link is the artifact's.
 func openFolder(dir string) (*os.Root, Manifest, error) {
-	root, err := os.OpenRoot(dir)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+	switch i, err := os.Stat(dir); {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return nil, Manifest{}, invalidFor(err, dir, "it is not there")
+	case err != nil:
+		return nil, Manifest{}, err
+	case !i.IsDir():
+		return nil, Manifest{}, invalid(dir, "it is no folder")
 	}
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, Manifest{}, err
 	}

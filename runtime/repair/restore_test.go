@@ -15,8 +15,6 @@ import (
 	"github.com/typedfold/fold/runtime/kv/kvtest"
 	"github.com/typedfold/fold/runtime/protocol"
 	"github.com/typedfold/fold/runtime/store"
-	"github.com/typedfold/fold/runtime/store/logstore"
-	"github.com/typedfold/fold/runtime/store/pebblestore"
 )
 
 // fleet is a log, a node that exports into a folder of artifacts, and a rig with the node that restores.
@@ -64,19 +62,9 @@ func (s *countingSource) Fetch(ctx context.Context, m Manifest) (Artifact, error
 func newFleet(t *testing.T, backend string, limits kvtest.Limits) *fleet {
 	f := &fleet{rig: newRig(t, backend, kvtest.Options{Limits: limits}), backend: backend, dir: t.TempDir()}
 	f.exporter = f.newStore(t, f.scope)
-	f.source = &countingSource{Source: &LocalSource{Dir: f.dir, Open: openExport(backend), Scratch: f.scratch}}
+	f.source = &countingSource{Source: &folders{f.dir, f.exporter.Kind()}}
 	f.o = Options{Mode: Auto, Source: f.source, Chunk: 2, RunBytes: 4096}
 	return f
-}
-
-// openExport opens what a backend's Export wrote.
-func openExport(backend string) func(dir string) (store.Store, error) {
-	return func(dir string) (store.Store, error) {
-		if backend == "logstore" {
-			return logstore.Open(dir, logstore.Options{Durability: logstore.None})
-		}
-		return pebblestore.Open(dir, pebblestore.Options{Durability: pebblestore.None})
-	}
 }
 
 // newStore is a node's store, with the records that a fold keeps beside its rows.

@@ -75,7 +75,7 @@ func TestRestoreErrorsThatMayPass(t *testing.T) {
 	}{
 		"the fetch": {func(f *fleet) { f.source.err = func(string) error { return errBroken } }, errBroken},
 		"the list of artifacts": {func(f *fleet) {
-			f.source.Source = &LocalSource{Dir: f.dir, Open: openExport(f.backend), Scratch: os.DevNull}
+			f.source.Source = &folders{os.DevNull, f.exporter.Kind()}
 		}, syscall.ENOTDIR},
 		"the listing": {func(f *fleet) {
 			f.log.list = func(_ int, keys iter.Seq2[kv.KeyVersion, error]) iter.Seq2[kv.KeyVersion, error] {

@@ -3,7 +3,6 @@ package repair
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -132,12 +131,5 @@ func TestScratchFolderIsMade(t *testing.T) {
 	}
 	if err := f.close(); err != nil {
 		t.Error(err)
-	}
-	s := &LocalSource{Dir: t.TempDir(), Open: openExport("logstore"), Scratch: filepath.Join(t.TempDir(), "not", "there")}
-	if err := os.Mkdir(filepath.Join(s.Dir, "empty"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if found, err := s.Candidates(bounded(t)); err != nil || len(found) != 1 {
-		t.Errorf("%v, %v", found, err)
 	}
 }

@@ -160,3 +160,12 @@ func (e *LaggedError) Is(target error) bool { return target == ErrLagged }
 func (e *LaggedError) Hint() string {
 	return "read the table again and watch anew, or give the watch a larger buffer (WithBuffer)"
 }
+
+// Hint is what a person can do about an error: the first hint among it and what it wraps; "" when there is none.
+func Hint(err error) string {
+	var h interface{ Hint() string }
+	if errors.As(err, &h) {
+		return h.Hint()
+	}
+	return ""
+}

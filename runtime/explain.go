@@ -227,7 +227,7 @@ func (x *explainer) repair(ctx context.Context, q repair.Request) error {
 	out, err := x.repairer().Repair(ctx, q, x.Repair)
 	switch {
 	case errors.Is(err, repair.ErrRefused):
-		x.Verdict, x.Refusal, x.ThenOwed = WouldRefuse, &Refusal{Error: err.Error(), Hint: hintOf(err)}, x.Owed
+		x.Verdict, x.Refusal, x.ThenOwed = WouldRefuse, &Refusal{Error: err.Error(), Hint: Hint(err)}, x.Owed
 		return nil
 	case err != nil:
 		return err
@@ -256,14 +256,6 @@ func (x *explainer) repairer() *repair.Repairer {
 type dryFolder struct{}
 
 func (dryFolder) Fold(ctx context.Context, _ []repair.Change) error { return ctx.Err() }
-
-func hintOf(err error) string {
-	var h interface{ Hint() string }
-	if errors.As(err, &h) {
-		return h.Hint()
-	}
-	return ""
-}
 
 // behindError ends the dry run of an audit: a stopped fold applies nothing more.
 type behindError struct{ cursor, last uint64 }

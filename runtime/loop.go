@@ -230,6 +230,9 @@ func (l *loop) take(ev event) (_ machine.Input, ok bool) {
 		l.lastErr, l.lostAt = nil, time.Time{}
 		l.log.opened(ev.watch.w.Info())
 		l.mending.markers.Store(new(ev.watch.w.Info().Markers))
+		if ev.watch.after.IsNone() {
+			l.head = 0 // it may be another log than before
+		}
 		l.head = max(l.head, in.Head)
 		if f := l.cfg.events.WatchOpened; f != nil {
 			f(ev.watch.after, in.Head)

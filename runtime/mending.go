@@ -55,6 +55,9 @@ func (l *loop) beginMending() {
 	if !l.cfg.canRepair() {
 		return
 	}
+	if l.cfg.repair.AdoptNewLog {
+		l.cfg.log.Warn("fold: AdoptNewLog is on: should the bucket be re-created, what it lists then replaces the fold")
+	}
 	if m := l.cfg.repair.Mode; m == repair.Auto || m == repair.Relist {
 		l.wg.Go(l.pollRetention)
 	}
@@ -153,9 +156,12 @@ func (l *loop) reported(keep **repair.Report, r *repair.Report, tell func(*Repai
 	if r == nil || r.Plan == "" && err == nil {
 		return
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		l.cfg.log.Error("fold: "+what+" failed", "report", r)
-	} else {
+	case r.Plan == protocol.PlanAdopt.String():
+		l.cfg.log.Warn("fold: another log replaced the fold; take AdoptNewLog out again", "report", r)
+	default:
 		l.cfg.log.Info("fold: "+what+" done", "report", r)
 	}
 	keepReport(keep, r, tell)

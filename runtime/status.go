@@ -67,9 +67,11 @@ type Status struct {
 	Repair *RepairReport `json:"repair,omitempty"`
 	Audit  *RepairReport `json:"audit,omitempty"`
 	// WatchError is why there is no watch, Error why the fold stopped.
-	WatchError string      `json:"watch_error,omitempty"`
-	Error      string      `json:"error,omitempty"`
-	Store      StoreStatus `json:"store"`
+	WatchError string `json:"watch_error,omitempty"`
+	Error      string `json:"error,omitempty"`
+	// Hint is what a person can do about Error.
+	Hint  string      `json:"hint,omitempty"`
+	Store StoreStatus `json:"store"`
 }
 
 // StoreStatus is what Status says of the store.
@@ -109,7 +111,7 @@ func (f *Fold) Status() Status {
 		s.WatchError = v.watchErr.Error()
 	}
 	if stopErr != nil {
-		s.Error = stopErr.Error()
+		s.Error, s.Hint = stopErr.Error(), Hint(stopErr)
 	}
 	f.sink.mu.Lock()
 	s.Updates, s.Rejections = f.sink.stats.updates, f.sink.stats.rejections

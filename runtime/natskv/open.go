@@ -102,7 +102,7 @@ func (b *Bucket) judge(ctx context.Context, req kv.OpenRequest, info *jetstream.
 	}
 	if protocol.LogIsSame(seen) == protocol.LogUnknown { // samples can only tell more
 		var err error
-		if seen.Samples, err = b.lookUp(ctx, req.Known.Samples, info.State.LastSeq); err != nil {
+		if seen.Samples, err = b.lookUp(ctx, req.Known.Samples, info.State); err != nil {
 			return 0, fmt.Errorf("look up samples: %w", asBucketError(b.name, err))
 		}
 	}
@@ -148,11 +148,15 @@ func writtenNano(req *kv.OpenRequest) int64 {
 	return last.UnixNano
 }
 
-// lookUp reads noted messages back from the leader.
-func (b *Bucket) lookUp(ctx context.Context, samples []kv.Sample, last uint64) ([]protocol.SampleFound, error) {
+// lookUp reads noted messages back from the leader. The time of the last one is known also when it is gone.
+func (b *Bucket) lookUp(ctx context.Context, samples []kv.Sample, log jetstream.StreamState) ([]protocol.SampleFound, error) {
 	found := make([]protocol.SampleFound, len(samples))
 	for i, s := range samples {
-		if s.Revision == 0 || s.Revision > last {
+		if s.Revision == 0 || s.Revision > log.LastSeq {
+			continue
+		}
+		if s.Revision == log.LastSeq && log.LastTime.UnixNano() == s.UnixNano {
+			found[i] = protocol.SampleMatches
 			continue
 		}
 		msg, ok, err := b.api.message(ctx, b.stream, msgGetRequest{Seq: s.Revision})

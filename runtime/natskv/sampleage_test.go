@@ -6,6 +6,7 @@ import (
 
 	"github.com/typedfold/fold/runtime/kv"
 	"github.com/typedfold/fold/runtime/natskv"
+	"github.com/typedfold/fold/runtime/protocol"
 )
 
 // TestCursorWithoutATimeIsAsYoungAsItsLastSample: a cursor has a time only with the memo, and where a message moved it. The
@@ -50,5 +51,36 @@ func TestCursorWithoutATimeIsAsYoungAsItsLastSample(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestLastMessageIsKnownByItsTimeWhenItIsGone: an idle log whose messages have all aged out is still told to be the same,
+// by the time of its last one.
+func TestLastMessageIsKnownByItsTimeWhenItIsGone(t *testing.T) {
+	r := newRig(t, natskv.BucketConfig{MaxAge: 200 * time.Millisecond})
+	r.put(t, "a", "1")
+	last := r.watch(t, kv.OpenRequest{}).until(t, 1)[0]
+	ctx := bounded(t)
+	for {
+		info, err := r.bucket.Info(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Messages == 0 {
+			break
+		}
+	}
+	for nano, want := range map[int64]protocol.LogAnswer{last.UnixNano: protocol.LogSame, last.UnixNano + 1: protocol.LogUnknown} {
+		known := kv.Incarnation{Samples: []kv.Sample{{Revision: 1, UnixNano: nano}}}
+		w, err := r.bucket.Open(ctx, kv.OpenRequest{After: kv.CursorAt(1), Known: known})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := w.Info().Identity; got != want {
+			t.Errorf("identity %v, want %v", got, want)
+		}
+		if err := w.Close(ctx); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -42,7 +42,7 @@ type Options struct {
 	// Source has the artifacts to restore from; nil is none.
 	Source Source
 	// AdoptNewLog follows a bucket that was re-created, restored from a backup, or lost writes: what it lists replaces the
-	// fold. By default such a fold stops and serves what it has.
+	// fold, as often as that happens. By default such a fold stops and serves what it has, so set it for one start only.
 	AdoptNewLog bool
 	// Scratch is the folder for temporary files, which hold keys; it is made when it is not there. Default os.TempDir().
 	Scratch string
@@ -265,7 +265,7 @@ func (p *Repairer) refuse(plan protocol.Plan, q Request, info kv.LogInfo) *Refus
 	case plan == protocol.PlanNoSource:
 		e.Why = "the bucket evicts current values, or did, so only an artifact can tell deleted keys from aged-out ones, and there is no source of artifacts"
 		e.What = "give the fold an artifact source (Options.Repair.Source), or start an empty store directory and accept that aged-out keys are gone"
-	case q.Cause == protocol.CauseReplaced || q.Cause == protocol.CauseRewound:
+	case p.o.Mode != Off && (q.Cause == protocol.CauseReplaced || q.Cause == protocol.CauseRewound):
 		e.Why = "the bucket's log is not the one that the fold came from"
 		e.What = "if the bucket as it is now is right, start once with Options.Repair.AdoptNewLog, which replaces the fold by what the bucket lists; reads still serve what was folded"
 	default:

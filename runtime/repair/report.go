@@ -95,13 +95,7 @@ func (r *Report) LogValue() slog.Value {
 		slog.Uint64("rows", r.Rows), slog.Uint64("listed", r.Listed), slog.Uint64("deleted", r.Deleted), slog.Uint64("put", r.Put),
 		slog.Duration("took", r.Ended.Sub(r.Began)),
 	}
-	for _, d := range r.Decisions {
-		in := make([]any, 0, 2*len(d.Inputs)+2)
-		for k, v := range d.Inputs {
-			in = append(in, k, v)
-		}
-		attrs = append(attrs, slog.Group(d.Kernel, append(in, "answer", d.Answer)...))
-	}
+	attrs = append(attrs, slog.Any("decisions", r.Decisions))
 	if r.Error != "" {
 		attrs = append(attrs, slog.String("err", r.Error))
 	}

@@ -86,7 +86,11 @@ func (l *Log) judge(req kv.OpenRequest, info kv.LogInfo) (protocol.LogAnswer, er
 }
 
 func (l *Log) find(s kv.Sample) protocol.SampleFound {
-	if s.Revision == 0 || s.Revision > l.last() || l.msgs[s.Revision-1].fate != alive {
+	if s.Revision == 0 || s.Revision > l.last() {
+		return protocol.SampleAbsent
+	}
+	// The time of the last message is known also when it is gone.
+	if l.msgs[s.Revision-1].fate != alive && (s.Revision != l.last() || l.msgs[s.Revision-1].update.UnixNano != s.UnixNano) {
 		return protocol.SampleAbsent
 	}
 	if l.msgs[s.Revision-1].update.UnixNano != s.UnixNano {

@@ -71,6 +71,9 @@ type Explanation struct {
 	// Owed is the audit that the store owes, ThenOwed the one that the fold will owe once it has started.
 	Owed     *OwedAudit `json:"owed,omitempty"`
 	ThenOwed *OwedAudit `json:"then_owed,omitempty"`
+	// MayOwe: the bucket is ahead, and can lose delete markers, so the fold will owe an audit too if a revision in between is
+	// missing. Only reading them tells.
+	MayOwe bool `json:"may_owe,omitempty"`
 	// Audit is set when it was asked for and the fold would resume.
 	Audit *ExplainedAudit `json:"audit,omitempty"`
 }
@@ -189,6 +192,9 @@ func (x *explainer) run(ctx context.Context) error {
 	x.Verdict, x.First, x.Last = WouldResume, info.First, info.Last
 	owes := x.owed.Add(openedWith(info, x.cursor, 0).Owes, info.Last)
 	x.ThenOwed = owedAudit(owes)
+	x.MayOwe = protocol.GapNeedsAudit(protocol.Gap{
+		Missing: x.cursor.Revision() < info.Last, Markers: protocol.MarkersCanVanish(info.Markers, 0),
+	})
 	if x.o.Audit {
 		return x.audit(ctx, owes)
 	}
@@ -271,7 +277,7 @@ func (x *explainer) audit(ctx context.Context, owed kv.Owed) error {
 		}
 		return nil
 	}
-	if err := wait(ctx, x.Last); err != nil && owed.Why != 0 {
+	if err := wait(ctx, x.Last); err != nil && (owed.Why != 0 || x.MayOwe) {
 		x.Audit = &ExplainedAudit{Verdict: AuditBehind, Reason: err.Error()}
 		return nil
 	}

@@ -42,6 +42,9 @@ func printExplanation(w io.Writer, dir string, x *fold.Explanation) {
 	}
 	line(t, "owed", owedText(x.Owed))
 	line(t, "owed then", owedText(x.ThenOwed))
+	if x.MayOwe {
+		line(t, "owed too", "an audit, if revisions after the cursor are missing from the bucket, which only reading them tells")
+	}
 	printAudit(t, x.Audit)
 	_ = t.Flush() // what the output does not take can't be said there either
 	if x.Repair != nil {

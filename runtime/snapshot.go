@@ -36,9 +36,12 @@ type Digest [32]byte
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
 // Digest hashes what the view holds, in one pass.
-func (s *Snapshot) Digest(ctx context.Context) (Digest, error) {
+func (s *Snapshot) Digest(ctx context.Context) (Digest, error) { return DigestOf(ctx, s.s) }
+
+// DigestOf is the digest of what a store holds: that of a fold which is stopped, or of an artifact.
+func DigestOf(ctx context.Context, g store.Getter) (Digest, error) {
 	lower := []byte{byte(store.SpaceData)}
-	it, err := s.s.Iter(store.IterOptions{Lower: lower, Upper: store.PrefixEnd(lower)})
+	it, err := g.Iter(store.IterOptions{Lower: lower, Upper: store.PrefixEnd(lower)})
 	if err != nil {
 		return Digest{}, fmt.Errorf("digest: %w", err)
 	}

@@ -84,7 +84,7 @@ func (p *program) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError("see "+c.CommandPath()+" --help", "%w", err)
 	})
-	root.AddCommand(p.repairVerb())
+	root.AddCommand(p.repairVerb(), p.inspectVerb())
 	return root
 }
 

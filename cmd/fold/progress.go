@@ -21,7 +21,9 @@ type progress struct {
 	to     io.Writer
 	every  time.Duration
 	doing  atomic.Pointer[string]
-	listed atomic.Uint64
+	listed atomic.Uint64 // keys of a bucket
+	rows   atomic.Uint64 // of a store
+	bytes  atomic.Int64  // that were moved
 }
 
 // start begins; the function that it returns ends it, after which nothing more is told.
@@ -53,6 +55,12 @@ func (p *progress) tell(since time.Duration) {
 	}
 	if n := p.listed.Load(); n > 0 {
 		what += fmt.Sprintf(", %d keys listed", n)
+	}
+	if n := p.rows.Load(); n > 0 {
+		what += fmt.Sprintf(", %d rows read", n)
+	}
+	if n := p.bytes.Load(); n > 0 {
+		what += fmt.Sprintf(", %d bytes moved", n)
 	}
 	fmt.Fprintf(p.to, "fold: %s (%v)\n", what, since.Round(time.Second))
 }

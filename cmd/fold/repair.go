@@ -64,7 +64,7 @@ func (f *repairFlags) check() (o fold.RepairOptions, err error) {
 		return o, usageError("fold repair --explain says what it would do", "a fold repairs itself when it starts, and there is nothing to repair from outside")
 	case f.dir == "":
 		return o, usageError("name the fold's store", "--dir is missing")
-	case f.store != storeAuto && f.store != storePebble && f.store != storeLog:
+	case !knownStore(f.store):
 		return o, usageError("it is auto, pebble or log", "--store %q is none", f.store)
 	case f.timeout <= 0:
 		return o, usageError("give it a time, such as 1m", "--timeout %v is none", f.timeout)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"strings"
 	"sync"
@@ -53,6 +54,8 @@ type node struct {
 	round   *Round
 	dir     string
 	exports int
+	// ahead is how far its clock is ahead, as its artifacts show.
+	ahead time.Duration
 	// export, when not nil, comes before each export.
 	export func(ctx context.Context) error
 }
@@ -126,7 +129,7 @@ func (n *node) doExport(ctx context.Context, dir string) (artifact.Manifest, err
 			return artifact.Manifest{}, err
 		}
 	}
-	return artifact.Export(ctx, n.store, dir, artifact.ExportOptions{})
+	return artifact.Export(ctx, n.store, dir, artifact.ExportOptions{Created: time.Now().Add(n.ahead)})
 }
 
 func (n *node) write(keys ...string) {
@@ -233,6 +236,13 @@ func (f *faultyObjects) Put(ctx context.Context, key string, r io.Reader) error 
 		return err
 	}
 	return f.Store.Put(ctx, key, r)
+}
+
+func (f *faultyObjects) List(ctx context.Context, prefix string) iter.Seq2[objects.Object, error] {
+	if err := f.check("list", prefix); err != nil {
+		return func(yield func(objects.Object, error) bool) { yield(objects.Object{}, err) }
+	}
+	return f.Store.List(ctx, prefix)
 }
 
 func (f *faultyObjects) Delete(ctx context.Context, key string) error {

@@ -97,6 +97,7 @@ func TestRoundStates(t *testing.T) {
 					}
 					other.close()
 					n.objects.puts = 0
+					n.objects.set("list ") // a prune would fail, and there is none
 					return nil
 				}
 			},

@@ -299,6 +299,22 @@ func TestSchedulerGivesItsLeaseBack(t *testing.T) {
 	})
 }
 
+// TestSchedulerDoesNotTrustAClockAhead: an artifact from the future is as old as it is known here.
+func TestSchedulerDoesNotTrustAClockAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, kvtest.Limits{MaxAge: 8 * time.Hour})
+		n.ahead = 100 * time.Hour
+		n.write("a")
+		n.follow()
+		s := schedule(n, SchedulerOptions{})
+		after(5*time.Hour, nil)
+		s.close()
+		if got := s.published(); got != 3 {
+			t.Errorf("%d exports in 5 h", got)
+		}
+	})
+}
+
 // TestSchedulerMissesTheFirstArtifact: a log that evicts and has no artifact at all is at risk once a round has failed.
 func TestSchedulerMissesTheFirstArtifact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/typedfold/fold/runtime/kv"
@@ -50,18 +52,19 @@ type Pending struct {
 func Begin(dir string, o ExportOptions) (*Pending, error) {
 	s, err := newStage(dir, o.steps)
 	if err != nil {
-		return nil, fmt.Errorf("export to %s: %w", dir, err)
+		return nil, fmt.Errorf("export to %s: %w", dir, told(err))
 	}
-	return &Pending{stage: s, created: o.Created}, nil
+	p := &Pending{stage: s, created: o.Created}
+	if err := os.Mkdir(s.new(), 0o700); err != nil {
+		return nil, errors.Join(p.failed(err), s.remove())
+	}
+	return p, nil
 }
 
 // Checkpoint has the store write its files. It is the only part during which no Apply may run, and the store is not used
 // after it.
 func (p *Pending) Checkpoint(ctx context.Context, s store.Store) error {
 	err := p.stage.step.at("checkpoint")
-	if err == nil {
-		err = os.Mkdir(p.stage.new(), 0o700)
-	}
 	if err == nil {
 		p.kind, p.cursor = s.Kind(), s.Cursor()
 		err = s.Export(ctx, filepath.Join(p.stage.new(), DataName))
@@ -133,6 +136,9 @@ func look(k store.Kind, dir string) (Manifest, error) {
 	return m, errors.Join(err, s.Close())
 }
 
+// hashers is how many files of an export are hashed and synced at once: two, so that one hashes while another syncs.
+const hashers = 2
+
 // hashAll hashes and syncs all files of an export. It comes after the last open of the store in there.
 func (s *stage) hashAll(ctx context.Context) ([]File, error) {
 	root, err := os.OpenRoot(s.new())
@@ -142,14 +148,30 @@ func (s *stage) hashAll(ctx context.Context) ([]File, error) {
 	defer root.Close()
 	var files []File
 	err = fs.WalkDir(root.FS(), DataName, func(name string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
+		if err == nil && !e.IsDir() {
+			files = append(files, File{Path: name})
 		}
-		f, err := s.hashFile(ctx, root, name)
-		files = append(files, f)
 		return err
 	})
-	return files, err
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var wg sync.WaitGroup
+	var next atomic.Int64
+	for range hashers {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(files)) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				var err error
+				if files[i], err = s.hashFile(ctx, root, files[i].Path); err != nil {
+					stop(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return files, context.Cause(ctx)
 }
 
 func (s *stage) hashFile(ctx context.Context, root *os.Root, name string) (File, error) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 )
 
 // stagePrefix begins the names of folders in which something is made. Such a folder has a lock's file, whose lock its
@@ -27,6 +28,19 @@ func (s steps) at(name string) error {
 		return nil
 	}
 	return s(name)
+}
+
+// inTurn are the same steps, heard of one after the other.
+func (s steps) inTurn() steps {
+	if s == nil {
+		return nil
+	}
+	var mu sync.Mutex
+	return func(name string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return s(name)
+	}
 }
 
 // stage is a hidden folder beside a destination, so that what is in it gets there by one rename.
@@ -58,7 +72,7 @@ func newStage(dest string, step steps) (*stage, error) {
 			return nil, err
 		}
 		if s != nil {
-			s.dest, s.step = dest, step
+			s.dest, s.step = dest, step.inTurn()
 			return s, nil
 		}
 	}

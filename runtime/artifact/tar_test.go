@@ -290,3 +290,28 @@ func FuzzImportPacked(f *testing.F) {
 		wantNames(t, g.dir, "artifact", "live")
 	})
 }
+
+type writeFunc func(b []byte) (int, error)
+
+func (f writeFunc) Write(b []byte) (int, error) { return f(b) }
+
+// TestPackOfAFileThatGrows: what is added to a file while it is read is not passed over.
+func TestPackOfAFileThatGrows(t *testing.T) {
+	g := newGround(t, logstore.Backend)
+	dir, m := g.export(t, "artifact")
+	name := filepath.Join(dir, filepath.FromSlash(m.Files[0].Path))
+	grown := false
+	err := Pack(bounded(t), dir, m, writeFunc(func(b []byte) (int, error) {
+		if int64(len(b)) == m.Files[0].Size {
+			f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
+			must(t, err)
+			_, err = f.WriteString("more")
+			must(t, errors.Join(err, f.Close()))
+			grown = true
+		}
+		return len(b), nil
+	}))
+	if !grown || !errors.Is(err, ErrInvalid) {
+		t.Errorf("grown %t: %v", grown, err)
+	}
+}

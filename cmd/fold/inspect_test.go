@@ -22,7 +22,7 @@ import (
 // read is what a run printed as JSON.
 func read[T any](t *testing.T, r result) (x T) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(r.out), &x); err != nil || r.err != "" {
+	if err := json.Unmarshal([]byte(r.out), &x); err != nil || r.err != "" || strings.HasPrefix(r.out, "{\n  \"error\"") {
 		t.Fatalf("%v: code %d, output\n%s\nand\n%s", err, r.code, r.out, r.err)
 	}
 	return x

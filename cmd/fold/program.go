@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/typedfold/fold/runtime/artifact/objects"
 	"github.com/typedfold/fold/runtime/natskv"
 )
 
@@ -22,7 +23,7 @@ const (
 	exitFailed      = 1 // what was checked is not well, or could not be checked
 	exitUsage       = 2
 	exitUnreachable = 3
-	// 4 is reserved.
+	exitSuperseded  = 4 // an artifact was not published, since there is a newer one
 )
 
 // program is one run of the command.
@@ -52,6 +53,9 @@ func usageError(hint, format string, args ...any) error {
 // errSaid ends the program with exitFailed after the verb has said why.
 var errSaid = errors.New("said")
 
+// errSuperseded ends the program with exitSuperseded after the verb has said by what.
+var errSuperseded = errors.New("superseded")
+
 func (p *program) run(ctx context.Context, args []string) int {
 	root := p.root()
 	root.SetArgs(args)
@@ -61,6 +65,8 @@ func (p *program) run(ctx context.Context, args []string) int {
 		return exitOK
 	case errors.Is(err, errSaid):
 		return exitFailed
+	case errors.Is(err, errSuperseded):
+		return exitSuperseded
 	}
 	code := codeOf(err)
 	p.fail(err, code)
@@ -84,7 +90,8 @@ func (p *program) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageError("see "+c.CommandPath()+" --help", "%w", err)
 	})
-	root.AddCommand(p.repairVerb(), p.inspectVerb())
+	root.AddCommand(p.repairVerb(), p.inspectVerb(), p.verifyVerb(), p.artifactsVerb(),
+		p.importVerb(), p.exportVerb(), p.diffVerb())
 	return root
 }
 
@@ -102,10 +109,11 @@ func codeOf(err error) int {
 	return exitFailed
 }
 
-// isUnreachable reports whether the server, or JetStream on it, was not there, did not let us in, or did not answer in time.
+// isUnreachable reports whether the server, JetStream on it, or an object store was not there, did not let us in, or did not
+// answer in time.
 func isUnreachable(err error) bool {
 	for _, e := range []error{natskv.ErrNotConnected, nats.ErrNoServers, nats.ErrNoResponders, nats.ErrTimeout, nats.ErrAuthorization,
-		nats.ErrConnectionClosed, nats.ErrDisconnected, context.DeadlineExceeded} {
+		nats.ErrConnectionClosed, nats.ErrDisconnected, context.DeadlineExceeded, objects.ErrUnavailable, objects.ErrDenied} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -201,7 +201,7 @@ func TestSchedulerMeasuresTurnover(t *testing.T) {
 		if got := s.published(); got < 10 || got > 16 {
 			t.Errorf("%d exports in 5 h", got)
 		}
-		if left := last.ImpossibleAt.Sub(time.Now()); !last.Ends || left < 60*time.Minute || left > 100*time.Minute {
+		if left := time.Until(last.ImpossibleAt); !last.Ends || left < 60*time.Minute || left > 100*time.Minute {
 			t.Errorf("a restore is impossible in %v", left)
 		}
 	})

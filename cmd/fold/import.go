@@ -50,6 +50,9 @@ func (p *program) importFrom(ctx context.Context, f *importFlags, from string, t
 	if f.to == "" {
 		return usageError("name the folder of the new store", "--to is missing")
 	}
+	if f.generation != "" && (f.bucket != "" || f.server != "") {
+		return usageError("leave out --bucket and --server", "--generation takes that one, whatever the log says")
+	}
 	done, err := f.take(ctx, p.env, from, told)
 	if err != nil {
 		return err

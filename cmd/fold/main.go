@@ -1,4 +1,5 @@
-// Command fold looks at folds from outside: what a stopped one would do at its next start, and why.
+// Command fold looks at folds from outside: what a stopped one holds, what it would do at its next start, and why. It moves
+// folds as artifacts, too: to folders, to object stores, and back.
 package main
 
 import (

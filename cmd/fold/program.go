@@ -76,7 +76,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:               "fold",
-		Short:             "Look at the folds of NATS KV buckets",
+		Short:             "Look at the folds of NATS KV buckets, and move them as artifacts",
 		Version:           version(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,

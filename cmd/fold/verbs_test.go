@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"net"
 	"os"
 	"path/filepath"
@@ -11,8 +12,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/typedfold/fold/internal/natstest"
+	"github.com/typedfold/fold/internal/s3test"
 	"github.com/typedfold/fold/runtime/artifact"
 	"github.com/typedfold/fold/runtime/natskv"
+	"github.com/typedfold/fold/runtime/store/pebblestore"
 	"github.com/typedfold/fold/runtime/store/storetest"
 )
 
@@ -294,6 +297,7 @@ func TestRemoteUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{"verify"}, {"verify", s.url}, {"verify", "ftp://x", "--key", "a"}, {"verify", s.url, "--key", "../a"}, {"verify", s.url, "--key", "a/"}, {"verify", export, "--key", "a"},
 		{"artifacts", s.url}, {"artifacts", s.dir, "--key", "a"}, {"import", export}, {"import", export, "--to", "x", "--server", "y"},
+		{"import", s.url, "--key", "a", "--to", "x", "--generation", "y", "--bucket", "z"},
 		{"export", export}, {"export", export, "--to", filepath.Join(t.TempDir(), "x")}, {"export", export, "--to", "x", "--key", "a"},
 		{"export", export, "--publish", s.url}, {"diff", export}, {"diff", export, export, "--examples", "-1"}, {"diff", export, export, "--timeout", "-1s"},
 	} {
@@ -332,5 +336,71 @@ func TestObjectStoreUnreachable(t *testing.T) {
 	}
 	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("it took %v", took)
+	}
+}
+
+// TestExportLeavesTheStore: its rows, and the reserve of disk space that the fold made or did not make.
+func TestExportLeavesTheStore(t *testing.T) {
+	for _, ballast := range []int64{-1, 1 << 20} {
+		dir := t.TempDir()
+		s, err := pebblestore.Open(dir, pebblestore.Options{BallastBytes: ballast})
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := filepath.Join(t.TempDir(), "export")
+		r := run(t, nil, "export", dir, "--to", to)
+		if r.code != exitFailed {
+			t.Errorf("an open store: code %d, %s", r.code, r.out)
+		}
+		holdsAll(t, r.err, "open already", "hint: the fold is running")
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if r := run(t, nil, "export", dir, "--to", to); r.code != exitOK {
+			t.Errorf("code %d, %s", r.code, r.err)
+		}
+		info, err := os.Stat(filepath.Join(dir, "ballast"))
+		if ballast < 0 && !os.IsNotExist(err) || ballast > 0 && (err != nil || info.Size() != ballast) {
+			t.Errorf("a reserve of %d bytes is %v, %v", ballast, info, err)
+		}
+	}
+}
+
+// TestS3GoesRound: the same verbs against a server that enforces conditional writes.
+func TestS3GoesRound(t *testing.T) {
+	srv := s3test.New(t)
+	w := newWorld(t, natskv.BucketConfig{}, natstest.Options{})
+	w.put(t, "a", "b")
+	path, _ := w.fold(t, storePebble)
+	s := shelf{url: strings.Replace(srv.Bucket(t), "?", "/folds?", 1)}
+	e := w.publish(t, s, path)
+	if !e.Published.Newest {
+		t.Errorf("published %+v", e.Published)
+	}
+	args := []string{s.url, "--key", "node/a", "--json"}
+	if l := read[listing](t, run(t, nil, append([]string{"artifacts"}, args...)...)); len(l.Generations) != 1 || !l.Generations[0].Current {
+		t.Errorf("listing %+v", l)
+	}
+	if v := read[verified](t, run(t, nil, append([]string{"verify"}, args...)...)); v.Store.Digest != w.digest(t) {
+		t.Errorf("verified %+v", v)
+	}
+	to := filepath.Join(t.TempDir(), "new")
+	if i := read[imported](t, run(t, nil, append([]string{"import", "--to", to}, args...)...)); i.Artifact.Name != e.Artifact.Name {
+		t.Errorf("imported %+v", i)
+	}
+	if d := read[difference](t, run(t, nil, "diff", path, to, "--json")); !d.Same || d.Equal != 2 {
+		t.Errorf("difference %+v", d)
+	}
+}
+
+func TestProgressTellsCounts(t *testing.T) {
+	var out bytes.Buffer
+	p := &progress{to: &out}
+	p.now("importing x")
+	p.rows.Add(3)
+	p.bytes.Store(70)
+	p.tell(4 * time.Second)
+	if out.String() != "fold: importing x, 3 rows read, 70 bytes moved (4s)\n" {
+		t.Errorf("told %q", &out)
 	}
 }

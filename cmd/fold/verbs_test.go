@@ -14,7 +14,9 @@ import (
 	"github.com/typedfold/fold/internal/natstest"
 	"github.com/typedfold/fold/internal/s3test"
 	"github.com/typedfold/fold/runtime/artifact"
+	"github.com/typedfold/fold/runtime/kv"
 	"github.com/typedfold/fold/runtime/natskv"
+	"github.com/typedfold/fold/runtime/store"
 	"github.com/typedfold/fold/runtime/store/pebblestore"
 	"github.com/typedfold/fold/runtime/store/storetest"
 )
@@ -30,7 +32,9 @@ func newShelf(t *testing.T) shelf {
 // publish has fold export publish a stopped fold.
 func (w *world) publish(t *testing.T, s shelf, path string) exported {
 	t.Helper()
-	return read[exported](t, run(t, nil, "export", path, "--publish", s.url, "--key", "node/a", "--server", w.srv.URL(), "--json"))
+	scratch := t.TempDir()
+	defer empty(t, scratch)
+	return read[exported](t, run(t, nil, "export", path, "--publish", s.url, "--key", "node/a", "--server", w.srv.URL(), "--scratch", scratch, "--json"))
 }
 
 // spoil changes one byte in the middle of each file whose name ends so.
@@ -402,5 +406,29 @@ func TestProgressTellsCounts(t *testing.T) {
 	p.tell(4 * time.Second)
 	if out.String() != "fold: importing x, 3 rows read, 70 bytes moved (4s)\n" {
 		t.Errorf("told %q", &out)
+	}
+}
+
+// TestValuesDiffer: two stores with other values under one revision.
+func TestValuesDiffer(t *testing.T) {
+	args := []string{"diff", "--json"}
+	for _, value := range []string{"one", "two"} {
+		dir := t.TempDir()
+		s, err := kinds[storeLog](dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &store.Batch{Updates: []kv.Update{{Key: "a", Op: kv.OpPut, Version: kv.Revision(1), Value: []byte(value)}}}
+		if err := s.Apply(bounded(t), b, kv.CursorAt(1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, filepath.Join(dir, "a.log"))
+	}
+	r := run(t, nil, args...)
+	if d := read[difference](t, r); r.code != exitFailed || d.Differ != 1 || d.Equal != 0 {
+		t.Errorf("code %d, %+v", r.code, d)
 	}
 }

@@ -19,7 +19,7 @@ demo: ## Show a fold survive kill -9, on a NATS server inside the process
 	$(GO) run ./internal/demo
 
 .PHONY: test
-test: ## Run every test; they start the servers that they need
+test: testtools ## Run every test; they start the servers that they need
 	$(GO) test -timeout $(TIMEOUT) ./...
 
 .PHONY: test-clouds
@@ -29,6 +29,11 @@ test-clouds: ## Run the object stores' tests against emulators of GCS and Azure 
 	npm install --prefix .tmp/clouds --no-audit --no-fund azurite@3.35.0
 	FAKE_GCS_SERVER=$(CURDIR)/.tmp/clouds/fake-gcs-server AZURITE_BLOB=$(CURDIR)/.tmp/clouds/node_modules/.bin/azurite-blob \
 		$(GO) test -tags clouds -timeout $(TIMEOUT) ./runtime/artifact/objects/gcs ./runtime/artifact/objects/azure
+
+.PHONY: testtools
+testtools: ## Compile the programs that tests run, so that no test waits for it
+	$(GO) build -o .tmp/nats -modfile=tools/go.mod github.com/nats-io/natscli/nats
+	CGO_ENABLED=0 $(GO) build -modfile=tools/go.mod -trimpath -ldflags='-s -w' -buildvcs=false -o .tmp/versitygw github.com/versity/versitygw/cmd/versitygw
 
 .PHONY: build
 build: ## Compile everything
@@ -65,7 +70,7 @@ lint: ## Check formatting, proto style, and run staticcheck
 	$(TOOL) staticcheck ./...
 
 .PHONY: race
-race: ## Run every test under the race detector (needs a C compiler)
+race: testtools ## Run every test under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 40m ./...
 
 .PHONY: fuzz

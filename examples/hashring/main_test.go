@@ -126,9 +126,10 @@ func TestWrongCommands(t *testing.T) {
 
 // The bucket is an ordinary KV bucket: the nats tool moves requests by writing to it, and reads what the writer wrote.
 func TestTheNATSToolOnTheSameBucket(t *testing.T) {
+	srv := natstest.New(t)
+	nats := exampletest.NewNATS(t, srv.URL()) // before the clock runs: it may have to be compiled
 	ctx, cancel := context.WithTimeout(t.Context(), 4*exampletest.Bound)
 	defer cancel()
-	srv := natstest.New(t)
 	nc, err := srv.Connect()
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +186,6 @@ func TestTheNATSToolOnTheSameBucket(t *testing.T) {
 		return count
 	}
 
-	nats := exampletest.NewNATS(t, srv.URL())
 	watch := nats.Lines("kv", "watch", ring.Bucket)
 	w := ringv1fold.NewOriginWriter(bucket)
 	for _, id := range []string{"o1", "o2", "o3"} {

@@ -25,9 +25,10 @@ import (
 // The bucket is an ordinary KV bucket: another client reads what the writer writes, and its writes reach the router,
 // good or bad.
 func TestTheNATSToolOnTheSameBucket(t *testing.T) {
+	srv := natstest.New(t)
+	nats := exampletest.NewNATS(t, srv.URL()) // before the clock runs: it may have to be compiled
 	ctx, cancel := context.WithTimeout(t.Context(), 4*exampletest.Bound)
 	defer cancel()
-	srv := natstest.New(t)
 	nc, err := srv.Connect()
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +78,6 @@ func TestTheNATSToolOnTheSameBucket(t *testing.T) {
 		origins[name] = o.URL
 	}
 
-	nats := exampletest.NewNATS(t, srv.URL())
 	watch := nats.Lines("kv", "watch", router.Bucket)
 
 	// It reads what the writer wrote, byte for byte.

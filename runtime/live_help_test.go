@@ -158,9 +158,9 @@ func (l *live) visit(t *testing.T, name string, o startOptions) (fold.Digest, kv
 	tb := l.node(t, name, o)
 	tb.hydrated(t)
 	l.caughtUp(t, tb)
-	d, c := digestOf(t, tb), tb.f.Cursor()
-	tb.close(t)
-	return d, c
+	d := digestOf(t, tb)
+	tb.close(t) // which commits what the watch told last, the memo among it
+	return d, tb.f.Cursor()
 }
 
 func (l *live) caughtUp(t *testing.T, tb *tables) {

@@ -62,7 +62,10 @@ func TestNoDeadInputs(t *testing.T) {
 	wantNoDeadInput(t, "NeedsSecondListing", counts(), func(c brake) bool { return NeedsSecondListing(c.Deletes, c.Rows) })
 	wantNoDeadInput(t, "MarkersCanVanish", markerInputs(), markerInput.safety)
 	wantNoDeadInput(t, "GapNeedsAudit", gaps(), GapNeedsAudit)
-	wantNoDeadInput(t, "AuditKey", auditInputs(), AuditKey)
+	timed := AuditSeen{Before: 9, After: 9, Row: 5, Listed: 5, HasRow: true, RowTime: 70, ListedTime: 71}
+	once := timed
+	once.ListedTime = timed.RowTime
+	wantNoDeadInput(t, "AuditKey", append(auditInputs(), timed, once), AuditKey)
 	type plan struct {
 		Owed  bool
 		Truth Truth

@@ -148,7 +148,11 @@ func (s *suite) wantKeys(prefix string, want ...string) {
 	}
 }
 
-// clean checks that no step left anything of an upload.
+// lostBeginnings is how many uploads of one step may be left behind: one whose beginning was asked for and whose answer
+// came after the end can't be taken back by whoever asked. A store that leaves what it knows of leaves more.
+const lostBeginnings = 2
+
+// clean checks that no step left anything of an upload that it knew of, and that a cleaning takes the rest.
 func (s *suite) clean() {
 	s.Helper()
 	if s.h.Leftovers == nil {
@@ -156,8 +160,17 @@ func (s *suite) clean() {
 	}
 	n, err := s.h.Leftovers(s.ctx, s.place)
 	s.must(err)
-	if n != 0 {
+	if n > lostBeginnings {
 		s.Fatalf("%d leftovers of uploads", n)
+	}
+	if n == 0 {
+		return
+	}
+	s.must(s.open().CleanUploads(s.ctx, "", 0))
+	n, err = s.h.Leftovers(s.ctx, s.place)
+	s.must(err)
+	if n != 0 {
+		s.Fatalf("%d leftovers of uploads after a cleaning", n)
 	}
 }
 

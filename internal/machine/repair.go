@@ -8,7 +8,7 @@ import (
 // Repairing reports whether a Repair is out.
 func (m *M) Repairing() bool { return m.repairing }
 
-// TakingOver reports whether the store apply that is asked for now commits what a repair came to.
+// TakingOver reports whether the store apply that is out commits what a repair came to.
 func (m *M) TakingOver() bool { return m.reopen }
 
 // Owed is the audit mark that is committed, and whether no audit can settle it.

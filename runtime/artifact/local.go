@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/typedfold/fold/runtime/repair"
-	"github.com/typedfold/fold/runtime/store"
 )
 
 // LocalSource restores folds from the artifacts that lie on a local disk: each folder in Dir is one. A name that begins
@@ -110,7 +109,7 @@ func (s *LocalSource) Fetch(ctx context.Context, m repair.Manifest) (repair.Arti
 	return a, nil
 }
 
-func (s *LocalSource) fetch(ctx context.Context, name string) (_ *localArtifact, err error) {
+func (s *LocalSource) fetch(ctx context.Context, name string) (_ *Opened, err error) {
 	if _, err := s.manifest(name); err != nil {
 		return nil, err
 	}
@@ -143,26 +142,5 @@ func (s *LocalSource) fetch(ctx context.Context, name string) (_ *localArtifact,
 	if err != nil {
 		return nil, fmt.Errorf("open the copy: %w", err)
 	}
-	return &localArtifact{Store: opened, scratch: scratch, manifest: announced(name, &m)}, nil
-}
-
-// localArtifact is an opened copy in a scratch folder.
-type localArtifact struct {
-	store.Store
-	scratch  *Scratch
-	manifest repair.Manifest
-}
-
-func (a *localArtifact) Manifest() repair.Manifest { return a.manifest }
-
-// Close closes the copy and removes it. While it is in use, it is store.ErrBusy and stays.
-func (a *localArtifact) Close() error {
-	err := a.Store.Close()
-	if errors.Is(err, store.ErrBusy) {
-		return fmt.Errorf("artifact %q: %w", a.manifest.ID, err)
-	}
-	if err := errors.Join(err, a.scratch.Remove()); err != nil {
-		return fmt.Errorf("artifact %q: %w", a.manifest.ID, err)
-	}
-	return nil
+	return NewOpened(opened, scratch, announced(name, &m)), nil
 }

@@ -54,7 +54,7 @@ func TestLocalSource(t *testing.T) {
 		must(t, err)
 		snap, err := a.Snapshot()
 		must(t, err)
-		if got := rows(t, a.(*localArtifact).Store); got != want || snap.Cursor() != found[0].Cursor || a.Manifest().ID != "newer" {
+		if got := rows(t, a.(*Opened).Store); got != want || snap.Cursor() != found[0].Cursor || a.Manifest().ID != "newer" {
 			t.Errorf("fetched %+v", a.Manifest())
 		}
 		if err := a.Close(); !errors.Is(err, store.ErrBusy) {

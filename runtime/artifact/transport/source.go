@@ -59,7 +59,7 @@ func (s *Source) Fetch(ctx context.Context, m repair.Manifest) (repair.Artifact,
 	return a, nil
 }
 
-func (s *Source) fetch(ctx context.Context, name string) (_ *fetched, err error) {
+func (s *Source) fetch(ctx context.Context, name string) (_ *artifact.Opened, err error) {
 	m, err := s.Transport.find(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("artifact %q: %w", name, err)
@@ -85,7 +85,7 @@ func (s *Source) fetch(ctx context.Context, name string) (_ *fetched, err error)
 	if err != nil {
 		return nil, fmt.Errorf("artifact %q: %w", name, err)
 	}
-	return &fetched{Store: opened, scratch: scratch, manifest: announce(Generation{Name: name, Manifest: m})}, nil
+	return artifact.NewOpened(opened, scratch, announce(Generation{Name: name, Manifest: m})), nil
 }
 
 func open(kinds []store.Kind, backend, dir string) (store.Store, error) {
@@ -95,25 +95,4 @@ func open(kinds []store.Kind, backend, dir string) (store.Store, error) {
 		}
 	}
 	return nil, fmt.Errorf("%w: a store of %q is not taken here", store.ErrFormat, backend)
-}
-
-// fetched is an artifact in a scratch folder, opened.
-type fetched struct {
-	store.Store
-	scratch  *artifact.Scratch
-	manifest repair.Manifest
-}
-
-func (a *fetched) Manifest() repair.Manifest { return a.manifest }
-
-// Close closes the artifact and removes it. While it is in use, it is store.ErrBusy and stays.
-func (a *fetched) Close() error {
-	err := a.Store.Close()
-	if errors.Is(err, store.ErrBusy) {
-		return fmt.Errorf("artifact %q: %w", a.manifest.ID, err)
-	}
-	if err := errors.Join(err, a.scratch.Remove()); err != nil {
-		return fmt.Errorf("artifact %q: %w", a.manifest.ID, err)
-	}
-	return nil
 }

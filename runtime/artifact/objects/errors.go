@@ -27,6 +27,10 @@ var (
 	ErrTooLarge = errors.New("pointer too large")
 	// ErrOrder: the store does not list in the order of keys, so a listing could not be trusted to be whole.
 	ErrOrder = errors.New("listed out of order")
+	// ErrChanged: an object was replaced while it was read. Read it again from its beginning.
+	ErrChanged = errors.New("replaced while it was read")
+	// ErrNoRanges: the store opens objects at their beginning only.
+	ErrNoRanges = errors.New("no ranges of objects")
 	// ErrClosed: the store was closed.
 	ErrClosed = errors.New("store is closed")
 )

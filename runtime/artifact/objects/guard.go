@@ -72,7 +72,7 @@ func attempt(ctx context.Context, limit time.Duration, f func(context.Context) e
 
 // settled reports whether a store's answer, not the lack of one, is the error.
 func settled(err error) bool {
-	for _, final := range []error{ErrNotFound, ErrConflict, ErrUnsupported, ErrNoBucket, ErrDenied, ErrTooLarge, ErrClosed} {
+	for _, final := range []error{ErrNotFound, ErrConflict, ErrUnsupported, ErrNoBucket, ErrDenied, ErrTooLarge, ErrChanged, ErrNoRanges, ErrClosed} {
 		if errors.Is(err, final) {
 			return true
 		}
@@ -258,15 +258,35 @@ func (g *Guarded) Close() error {
 	return g.fail("close", "", g.inner.Close())
 }
 
-// Get implements Store.
+// Stat implements Store.
+func (g *Guarded) Stat(ctx context.Context, key string) (info Info, err error) {
+	if err = g.check(key); err == nil {
+		err = g.retry(ctx, func(ctx context.Context) (err error) {
+			info, err = g.inner.Stat(ctx, key)
+			return err
+		})
+	}
+	if err != nil {
+		return Info{}, g.fail("stat", key, err)
+	}
+	return info, nil
+}
+
+// Get implements Store. Where the driver is a Ranged, a stream that breaks off is read on from its next byte, as often as
+// it takes: only Attempts in a row without a byte end it. An object that was replaced meanwhile is ErrChanged.
 func (g *Guarded) Get(ctx context.Context, key string) (io.ReadCloser, Info, error) {
+	return g.GetFrom(ctx, key, 0)
+}
+
+// GetFrom implements Ranged, where the driver does.
+func (g *Guarded) GetFrom(ctx context.Context, key string, offset int64) (io.ReadCloser, Info, error) {
 	if err := g.check(key); err != nil {
 		return nil, Info{}, g.fail("get", key, err)
 	}
 	for n := 1; ; n++ {
-		body, info, err := g.open(ctx, key)
+		body, err := g.open(ctx, key, offset)
 		if err == nil {
-			return body, info, nil
+			return body, body.info, nil
 		}
 		if errors.Is(err, ErrUnavailable) && n < g.o.Attempts && g.o.wait(ctx, n) == nil {
 			continue
@@ -275,18 +295,25 @@ func (g *Guarded) Get(ctx context.Context, key string) (io.ReadCloser, Info, err
 	}
 }
 
-func (g *Guarded) open(ctx context.Context, key string) (*body, Info, error) {
+// open opens an object at a byte of it, in one attempt.
+func (g *Guarded) open(ctx context.Context, key string, offset int64) (_ *body, err error) {
 	if ctx.Err() != nil {
-		return nil, Info{}, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
+	b := &body{g: g, ctx: ctx, key: key}
 	within, dog := watch(ctx, g.o.Timeout)
-	r, info, err := g.inner.Get(within, key)
+	if offset == 0 {
+		b.inner, b.info, err = g.inner.Get(within, key)
+	} else {
+		b.inner, b.info, err = getFrom(within, g.inner, key, offset)
+	}
 	if err != nil {
 		err = dog.cause(ctx, err)
 		dog.end()
-		return nil, Info{}, err
+		return nil, err
 	}
 	dog.rest()
 	dog.limit = g.o.Stall
-	return &body{g: g, ctx: ctx, key: key, inner: r, dog: dog, left: info.Size}, info, nil
+	b.dog, b.left = dog, b.info.Size-offset
+	return b, nil
 }

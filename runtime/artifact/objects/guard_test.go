@@ -68,6 +68,14 @@ func (r *rig) Get(ctx context.Context, key string) (out io.ReadCloser, info obje
 	return out, info, err
 }
 
+func (r *rig) Stat(ctx context.Context, key string) (info objects.Info, err error) {
+	err = r.do(ctx, "stat", func() (err error) {
+		info, err = r.Store.Stat(ctx, key)
+		return err
+	})
+	return info, err
+}
+
 func (r *rig) Delete(ctx context.Context, key string) error {
 	return r.do(ctx, "delete", func() error { return r.Store.Delete(ctx, key) })
 }
@@ -128,6 +136,10 @@ func TestRetries(t *testing.T) {
 		},
 		"get": func(ctx context.Context, s objects.Store) error {
 			_, _, err := s.Get(ctx, "k")
+			return err
+		},
+		"stat": func(ctx context.Context, s objects.Store) error {
+			_, err := s.Stat(ctx, "k")
 			return err
 		},
 		"put": func(ctx context.Context, s objects.Store) error { return s.Put(ctx, "k", strings.NewReader("v")) },
@@ -199,6 +211,10 @@ func TestEveryWaitEnds(t *testing.T) {
 		"swap": func(ctx context.Context, s objects.Store) error { return s.SwapPointer(ctx, "k", nil, "") },
 		"get": func(ctx context.Context, s objects.Store) error {
 			_, _, err := s.Get(ctx, "k")
+			return err
+		},
+		"stat": func(ctx context.Context, s objects.Store) error {
+			_, err := s.Stat(ctx, "k")
 			return err
 		},
 		"put":   func(ctx context.Context, s objects.Store) error { return s.Put(ctx, "k", strings.NewReader("v")) },

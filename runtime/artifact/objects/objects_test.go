@@ -101,6 +101,9 @@ func TestUnder(t *testing.T) {
 	if _, info, err := s.Get(ctx, "k"); info.Size != 1 || err != nil {
 		t.Errorf("%v, %v", info, err)
 	}
+	if info, err := s.Stat(ctx, "k"); info.Size != 1 || err != nil {
+		t.Errorf("%v, %v", info, err)
+	}
 	if err := s.CleanUploads(ctx, "", 0); err != nil {
 		t.Error(err)
 	}

@@ -24,6 +24,9 @@ type Store interface {
 	// ends with io.EOF before Info.Size bytes.
 	Get(ctx context.Context, key string) (io.ReadCloser, Info, error)
 
+	// Stat says what Get would say of an object, without opening it, or returns ErrNotFound.
+	Stat(ctx context.Context, key string) (Info, error)
+
 	// List yields the objects whose key begins with prefix, in the order of their keys' bytes. It yields at most one
 	// error, as the last thing. What is written or deleted meanwhile may be there or not.
 	List(ctx context.Context, prefix string) iter.Seq2[Object, error]
@@ -61,6 +64,25 @@ type Token string
 type Info struct {
 	Size    int64
 	ModTime time.Time
+	// Version is the store's mark of what the object holds now: an entity tag, a generation. It is "" where the store has
+	// none, or does not tell it.
+	Version string
+}
+
+// same reports whether both are said of one version of an object.
+func (i Info) same(o Info) bool {
+	if i.Version != "" && o.Version != "" {
+		return i.Size == o.Size && i.Version == o.Version
+	}
+	return i.Size == o.Size && i.ModTime.Equal(o.ModTime)
+}
+
+// Ranged is a Store that can open an object in its middle. A Guarded is one when its driver is: it then reads on where a
+// stream broke off.
+type Ranged interface {
+	// GetFrom is Get without the first offset bytes, or ErrNoRanges. Info is that of the whole object, which has more bytes
+	// than offset.
+	GetFrom(ctx context.Context, key string, offset int64) (io.ReadCloser, Info, error)
 }
 
 // Object is what a store says of an object that it lists.

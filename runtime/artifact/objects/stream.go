@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"time"
 )
 
@@ -56,15 +57,47 @@ type body struct {
 	g     *Guarded
 	ctx   context.Context
 	key   string
-	inner io.ReadCloser
+	info  Info
+	inner io.ReadCloser // nil between two streams
 	dog   *watchdog
 	left  int64
+	// broke is what the last stream broke off with; nil while it flows. failures counts those since the last byte.
+	broke    error
+	failures int
+	failed   error // for good
 }
 
 func (b *body) Read(p []byte) (int, error) {
-	if b.ctx.Err() != nil {
-		return 0, b.g.fail("get", b.key, context.Cause(b.ctx))
+	for {
+		if b.failed == nil && b.ctx.Err() != nil {
+			b.failed = b.g.fail("get", b.key, context.Cause(b.ctx))
+		}
+		if b.failed == nil && b.broke != nil {
+			b.failed = b.g.fail("get", b.key, b.resume())
+		}
+		if b.failed != nil {
+			return 0, b.failed
+		}
+		n, err := b.read(p)
+		if n > 0 {
+			b.failures = 0
+		}
+		switch {
+		case err == nil || err == io.EOF:
+			return n, err
+		case !b.resumable(err):
+			b.failed = b.g.fail("get", b.key, err)
+			return n, b.failed
+		}
+		b.broke = err
+		if n > 0 {
+			return n, nil
+		}
 	}
+}
+
+// read reads once from the stream that is there.
+func (b *body) read(p []byte) (int, error) {
 	b.dog.touch()
 	n, err := b.inner.Read(p)
 	b.dog.rest()
@@ -75,12 +108,58 @@ func (b *body) Read(p []byte) (int, error) {
 	case err == io.EOF:
 		err = fmt.Errorf("%w: the object ended %d bytes early or late: %w", ErrUnavailable, b.left, io.ErrUnexpectedEOF)
 	}
-	return n, b.g.fail("get", b.key, b.dog.cause(b.ctx, err))
+	return n, b.dog.cause(b.ctx, err)
+}
+
+// resumable reports whether a stream that broke off may be read on. One that fails behind its last byte is not: it may
+// be the store's own check of them all.
+func (b *body) resumable(err error) bool {
+	_, ranged := b.g.inner.(Ranged)
+	return ranged && b.left > 0 && errors.Is(err, ErrUnavailable)
+}
+
+// resume opens the object at the next byte.
+func (b *body) resume() error {
+	_ = b.drop() // it is broken
+	for at := b.info.Size - b.left; ; {
+		if b.failures++; b.failures >= b.g.o.Attempts {
+			return fmt.Errorf("after %d attempts at byte %d of %d: %w", b.failures, at, b.info.Size, b.broke)
+		}
+		if waited := b.g.o.wait(b.ctx, b.failures); waited != nil {
+			return errors.Join(waited, b.broke)
+		}
+		next, err := b.g.open(b.ctx, b.key, at)
+		switch {
+		case err == nil && !next.info.same(b.info):
+			return errors.Join(fmt.Errorf("%w: it broke off at byte %d of %d, and then had %d", ErrChanged, at, b.info.Size, next.info.Size), next.drop())
+		case err == nil:
+			b.inner, b.dog, b.broke = next.inner, next.dog, nil
+			return nil
+		case errors.Is(err, ErrNoRanges):
+			return b.broke
+		case !errors.Is(err, ErrUnavailable):
+			return err
+		}
+		b.broke = err
+	}
+}
+
+// drop ends the stream that is there.
+func (b *body) drop() error {
+	if b.inner == nil {
+		return nil
+	}
+	inner := b.inner
+	b.dog.end()
+	b.inner = nil
+	return inner.Close()
 }
 
 func (b *body) Close() error {
-	b.dog.end()
-	return b.inner.Close()
+	if b.failed == nil {
+		b.failed = b.g.fail("get", b.key, fs.ErrClosed)
+	}
+	return b.drop()
 }
 
 // Put implements Store. It tries once, unless r is an io.Seeker: then it goes back to where r began.

@@ -2,6 +2,7 @@ package objects
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"iter"
 	"strings"
@@ -32,6 +33,23 @@ func (u *under) Put(ctx context.Context, key string, r io.Reader) error {
 
 func (u *under) Get(ctx context.Context, key string) (io.ReadCloser, Info, error) {
 	return u.s.Get(ctx, u.prefix+key)
+}
+
+// GetFrom implements Ranged, where the store does.
+func (u *under) GetFrom(ctx context.Context, key string, offset int64) (io.ReadCloser, Info, error) {
+	return getFrom(ctx, u.s, u.prefix+key, offset)
+}
+
+// getFrom is ErrNoRanges for a store that is no Ranged.
+func getFrom(ctx context.Context, s Store, key string, offset int64) (io.ReadCloser, Info, error) {
+	if r, ok := s.(Ranged); ok {
+		return r.GetFrom(ctx, key, offset)
+	}
+	return nil, Info{}, fmt.Errorf("get %q from byte %d: %w", key, offset, ErrNoRanges)
+}
+
+func (u *under) Stat(ctx context.Context, key string) (Info, error) {
+	return u.s.Stat(ctx, u.prefix+key)
 }
 
 func (u *under) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {

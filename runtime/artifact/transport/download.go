@@ -59,19 +59,10 @@ func (t *Transport) fetch(ctx context.Context, m artifact.Manifest, good func() 
 		return err
 	}
 	// The stream broke off, which says nothing of the artifact, whatever the reader of the stream made of it.
-	if err := t.look(ctx, name); errors.Is(err, objects.ErrNotFound) {
+	if _, err := t.store.Stat(ctx, t.payloadKey(name)); errors.Is(err, objects.ErrNotFound) {
 		return t.missing(ctx, &m, r.failed)
 	}
 	return r.failed
-}
-
-// look opens a payload and closes it again.
-func (t *Transport) look(ctx context.Context, name string) error {
-	body, _, err := t.store.Get(ctx, t.payloadKey(name))
-	if err != nil {
-		return err
-	}
-	return body.Close()
 }
 
 // missing is the verdict on an artifact without a payload.

@@ -154,11 +154,29 @@ func (s *store) Put(ctx context.Context, key string, r io.Reader) error {
 }
 
 func (s *store) Get(ctx context.Context, key string) (io.ReadCloser, objects.Info, error) {
-	r, err := s.bucket.NewReader(ctx, key, nil)
+	return s.GetFrom(ctx, key, 0)
+}
+
+func (s *store) GetFrom(ctx context.Context, key string, offset int64) (io.ReadCloser, objects.Info, error) {
+	r, err := s.bucket.NewRangeReader(ctx, key, offset, -1, nil)
 	if err != nil {
 		return nil, objects.Info{}, s.kind(err)
 	}
-	return &body{r: r, s: s}, objects.Info{Size: r.Size(), ModTime: r.ModTime()}, nil
+	info := objects.Info{Size: r.Size(), ModTime: r.ModTime()}
+	if s.d.Token != nil {
+		if t, err := s.d.Token(r); err == nil { // a payload needs none
+			info.Version = string(t)
+		}
+	}
+	return &body{r: r, s: s}, info, nil
+}
+
+func (s *store) Stat(ctx context.Context, key string) (objects.Info, error) {
+	a, err := s.bucket.Attributes(ctx, key)
+	if err != nil {
+		return objects.Info{}, s.kind(err)
+	}
+	return objects.Info{Size: a.Size, ModTime: a.ModTime}, nil
 }
 
 // body classifies what reading fails with.

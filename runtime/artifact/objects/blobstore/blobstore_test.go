@@ -51,11 +51,11 @@ func (s *shared) open() (objects.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return objects.Guard(&locked{Store: g, s: s, swap: objects.WithNonAtomicPointerFallback(unclosed{g})}, "memblob", objects.Options{})
+	return objects.Guard(&locked{Guarded: g, s: s, swap: objects.WithNonAtomicPointerFallback(unclosed{g})}, "memblob", objects.Options{})
 }
 
 type locked struct {
-	objects.Store
+	*objects.Guarded
 	s    *shared
 	swap objects.Store
 }

@@ -89,6 +89,10 @@ func (s *store) Put(ctx context.Context, key string, r io.Reader) error {
 }
 
 func (s *store) Get(ctx context.Context, key string) (io.ReadCloser, objects.Info, error) {
+	return s.GetFrom(ctx, key, 0)
+}
+
+func (s *store) GetFrom(ctx context.Context, key string, offset int64) (io.ReadCloser, objects.Info, error) {
 	if ctx.Err() != nil {
 		return nil, objects.Info{}, context.Cause(ctx)
 	}
@@ -96,7 +100,18 @@ func (s *store) Get(ctx context.Context, key string) (io.ReadCloser, objects.Inf
 	if err != nil {
 		return nil, objects.Info{}, plain(err)
 	}
+	if _, err := f.Seek(offset, io.SeekStart); err != nil {
+		return nil, objects.Info{}, errors.Join(err, f.Close())
+	}
 	return f, objects.Info{Size: info.Size(), ModTime: info.ModTime()}, nil
+}
+
+func (s *store) Stat(ctx context.Context, key string) (objects.Info, error) {
+	f, info, err := s.Get(ctx, key)
+	if err != nil {
+		return objects.Info{}, err
+	}
+	return info, f.Close()
 }
 
 // open opens a regular file. It doesn't wait for the other end of a pipe.

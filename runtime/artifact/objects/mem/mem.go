@@ -41,6 +41,10 @@ func (f file) token() objects.Token {
 	return objects.Token(strconv.FormatUint(f.version, 10))
 }
 
+func (f file) info() objects.Info {
+	return objects.Info{Size: int64(len(f.data)), ModTime: f.at, Version: string(f.token())}
+}
+
 func (s *store) Put(ctx context.Context, key string, r io.Reader) error {
 	data, err := io.ReadAll(r)
 	if err != nil {
@@ -74,8 +78,17 @@ func (s *store) file(ctx context.Context, key string) (file, error) {
 }
 
 func (s *store) Get(ctx context.Context, key string) (io.ReadCloser, objects.Info, error) {
+	return s.GetFrom(ctx, key, 0)
+}
+
+func (s *store) GetFrom(ctx context.Context, key string, offset int64) (io.ReadCloser, objects.Info, error) {
 	f, err := s.file(ctx, key)
-	return io.NopCloser(bytes.NewReader(f.data)), objects.Info{Size: int64(len(f.data)), ModTime: f.at}, err
+	return io.NopCloser(bytes.NewReader(f.data[min(offset, int64(len(f.data))):])), f.info(), err
+}
+
+func (s *store) Stat(ctx context.Context, key string) (objects.Info, error) {
+	f, err := s.file(ctx, key)
+	return f.info(), err
 }
 
 func (s *store) List(ctx context.Context, prefix string) iter.Seq2[objects.Object, error] {

@@ -26,12 +26,12 @@ func TestConformance(t *testing.T) {
 		},
 		Open: func(_ context.Context, place string) (objects.Store, error) {
 			s, _ := places.Load(place)
-			return objects.Guard(unclosed{s.(objects.Store)}, "mem", objects.Options{})
+			return objects.Guard(unclosed{s.(*objects.Guarded)}, "mem", objects.Options{})
 		},
 	})
 }
 
 // unclosed is shared by the stores that are opened at its place.
-type unclosed struct{ objects.Store }
+type unclosed struct{ *objects.Guarded }
 
 func (unclosed) Close() error { return nil }

@@ -51,6 +51,7 @@ func RunConformance(t *testing.T, h Harness) {
 		{"bad keys", (*suite).badKeys},
 		{"many", (*suite).many},
 		{"big", (*suite).big},
+		{"from the middle", (*suite).fromTheMiddle},
 		{"pointer", (*suite).pointer},
 		{"self-test", (*suite).selfTest},
 		{"one creator", (*suite).oneCreator},
@@ -129,6 +130,9 @@ func (s *suite) get(key string) []byte {
 	if age := time.Since(info.ModTime); age < -time.Hour || age > time.Hour {
 		s.Fatalf("%q was modified at %v", key, info.ModTime)
 	}
+	if there, err := s.s.Stat(s.ctx, key); err != nil || there.Size != info.Size || there.ModTime.Sub(info.ModTime).Abs() > time.Second {
+		s.Fatalf("%q is opened as %+v, and is said to be %+v, %v", key, info, there, err)
+	}
 	return data
 }
 
@@ -177,6 +181,8 @@ func (s *suite) clean() {
 func (s *suite) objects() {
 	_, _, err := s.s.Get(s.ctx, "a/b")
 	s.want("get of nothing", err, objects.ErrNotFound)
+	_, err = s.s.Stat(s.ctx, "a/b")
+	s.want("stat of nothing", err, objects.ErrNotFound)
 	s.must(s.s.Delete(s.ctx, "a/b"))
 	s.wantKeys("")
 	s.put("a/b", []byte("one"))
@@ -205,6 +211,8 @@ func (s *suite) objects() {
 	}
 	_, _, err = s.s.Get(s.ctx, "a")
 	s.want("get of a folder", err, objects.ErrNotFound)
+	_, err = s.s.Stat(s.ctx, "a")
+	s.want("stat of a folder", err, objects.ErrNotFound)
 	s.must(s.s.Delete(s.ctx, "a"))
 	s.must(s.s.Delete(s.ctx, "a/b"))
 	s.must(s.s.Delete(s.ctx, "a/b"))
@@ -266,6 +274,8 @@ func (s *suite) badKeys() {
 		s.want("put", s.s.Put(s.ctx, key, strings.NewReader("x")), objects.ErrBadKey)
 		_, _, err := s.s.Get(s.ctx, key)
 		s.want("get", err, objects.ErrBadKey)
+		_, err = s.s.Stat(s.ctx, key)
+		s.want("stat", err, objects.ErrBadKey)
 		s.want("delete", s.s.Delete(s.ctx, key), objects.ErrBadKey)
 		s.want("swap", s.s.SwapPointer(s.ctx, key, nil, ""), objects.ErrBadKey)
 		_, _, err = s.s.ReadPointer(s.ctx, key)
@@ -329,6 +339,39 @@ func (s *suite) big() {
 	s.must(r.Close()) // an object may be left half read
 }
 
+// fromTheMiddle: what is opened at an offset is the rest of the object, and says the same of the whole.
+func (s *suite) fromTheMiddle() {
+	ranged, ok := s.s.(objects.Ranged)
+	if !ok {
+		s.Fatalf("%T opens objects at their beginning only", s.s)
+	}
+	_, _, err := ranged.GetFrom(s.ctx, "a/b", 1)
+	s.want("nothing from the middle", err, objects.ErrNotFound)
+	data := random(9<<20 + 321)
+	s.put("a/b", data)
+	whole, first, err := s.s.Get(s.ctx, "a/b")
+	s.must(err)
+	s.must(whole.Close())
+	for _, at := range []int64{0, 1, 8 << 20, 9 << 20, int64(len(data)) - 1} {
+		r, info, err := ranged.GetFrom(s.ctx, "a/b", at)
+		s.must(err)
+		got, err := io.ReadAll(r)
+		s.must(errors.Join(err, r.Close()))
+		if !bytes.Equal(got, data[at:]) {
+			s.Fatalf("from byte %d there are %d bytes, not the last %d", at, len(got), int64(len(data))-at)
+		}
+		if info.Size != first.Size || !info.ModTime.Equal(first.ModTime) || info.Version != first.Version {
+			s.Fatalf("from byte %d it is %+v, from its beginning %+v", at, info, first)
+		}
+	}
+	s.put("a/b", data[1:])
+	_, info, err := ranged.GetFrom(s.ctx, "a/b", 1)
+	s.must(err)
+	if info == first {
+		s.Fatalf("two objects are both %+v", info)
+	}
+}
+
 func (s *suite) pointer() {
 	_, _, err := s.s.ReadPointer(s.ctx, "p/x.json")
 	s.want("read of nothing", err, objects.ErrNotFound)
@@ -387,6 +430,8 @@ func (s *suite) closed() {
 	s.want("put", st.Put(s.ctx, "a", strings.NewReader("x")), objects.ErrClosed)
 	_, _, err = st.Get(s.ctx, "a")
 	s.want("get", err, objects.ErrClosed)
+	_, err = st.Stat(s.ctx, "a")
+	s.want("stat", err, objects.ErrClosed)
 	s.want("delete", st.Delete(s.ctx, "a"), objects.ErrClosed)
 	s.want("swap", st.SwapPointer(s.ctx, "a", nil, ""), objects.ErrClosed)
 	_, _, err = st.ReadPointer(s.ctx, "a")

@@ -64,8 +64,8 @@ type Report struct {
 	// shortest way to a state has.
 	States, Transitions, Depth int
 	Elapsed                    time.Duration
-	// Violations have the same length, the shortest there is, and are in a fixed order; one a property. A search ends
-	// with the first, so States counts what was met until then.
+	// Violations are one a property, in a fixed order. A search ends at the first depth with any, and they all have
+	// that length. When it has none, every state is known, and Reachable and FairEventually are judged.
 	Violations []Violation
 	// Unwitnessed are the Sometimes properties that a whole search met nowhere.
 	Unwitnessed []string

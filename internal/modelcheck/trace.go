@@ -1,7 +1,9 @@
 package modelcheck
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -13,7 +15,7 @@ type Trace struct {
 	Steps []TraceStep
 	// LoopsTo is the step whose state the last one is again, for a cycle; else -1.
 	LoopsTo int
-	// Violated are the Always, Step and Terminal properties that it violates, in the model's order.
+	// Violated are the properties that it violates, in the model's order.
 	Violated []string
 }
 
@@ -64,16 +66,23 @@ func (t Trace) Snippet() string {
 }
 
 // Replay takes the given steps: first the place of a state in Init, then each action's place among what Actions gives.
-// The trace says what it violates.
+// The trace says what it violates. A Reachable property is judged by a search from the last state on.
 func Replay[S, A any](m Model[S, A], steps []int) (Trace, error) {
+	return replay(m, steps, m.Properties)
+}
+
+// replay judges the given properties only.
+func replay[S, A any](m Model[S, A], steps []int, props []Property[S]) (Trace, error) {
 	states, actions, err := follow(m, steps)
 	if err != nil {
 		return Trace{}, err
 	}
 	t := m.trace(states, actions, steps)
-	for _, p := range m.Properties {
-		if m.violates(p, states, actions) {
+	for _, p := range props {
+		at, violated := m.violates(p, states, actions)
+		if violated {
 			t.Violated = append(t.Violated, p.Name)
+			t.LoopsTo = max(t.LoopsTo, at)
 		}
 	}
 	return t, nil
@@ -100,37 +109,69 @@ func follow[S, A any](m Model[S, A], steps []int) (states []S, actions []A, err 
 	return states, actions, nil
 }
 
-// violates looks at the way alone, so it says nothing of what lies beside it.
-func (m Model[S, A]) violates(p Property[S], states []S, actions []A) bool {
+// violates judges a property on a way; loopsTo is where it is at its end again, when that is what violates it, else -1.
+func (m Model[S, A]) violates(p Property[S], states []S, actions []A) (loopsTo int, violated bool) {
+	last := states[len(states)-1]
 	switch p.kind {
 	case always:
-		for _, s := range states {
-			if !p.holds(s) {
-				return true
-			}
-		}
+		return -1, !all(states, p.holds)
 	case step:
 		holds, _ := p.step.(func(S, A, S) bool)
 		for i, a := range actions {
 			if holds != nil && !holds(states[i], a, states[i+1]) {
-				return true
+				return -1, true
 			}
 		}
 	case terminal:
-		last := states[len(states)-1]
-		return m.ends(last) && !p.holds(last)
+		return -1, !p.holds(last) && !m.leaves(last, func(A) bool { return true })
+	case reachable:
+		return -1, !m.reaches(last, p.holds)
+	case fairEventually:
+		if !p.holds(last) && !m.leaves(last, m.fair) {
+			return -1, true
+		}
+		loopsTo = m.loop(p.holds, states, actions)
+		return loopsTo, loopsTo >= 0
 	}
-	return false
+	return -1, false
 }
 
-// ends reports whether no transition leaves s.
-func (m Model[S, A]) ends(s S) bool {
-	for _, a := range m.Actions(s, nil) {
-		if _, ok := m.Next(s, a); ok {
-			return false
+func all[S any](states []S, holds func(S) bool) bool {
+	return !slices.ContainsFunc(states, func(s S) bool { return !holds(s) })
+}
+
+func (m Model[S, A]) fair(a A) bool { return m.Fair == nil || m.Fair(a) }
+
+// reaches reports whether goal can be reached from s. When that is not known, because there are too many states, it is
+// true.
+func (m Model[S, A]) reaches(s S, goal func(S) bool) bool {
+	m.Init = []S{s}
+	m.Properties = []Property[S]{Always("no goal", func(s S) bool { return !goal(s) })}
+	r := Check(m, Options{})
+	return r.Truncated || len(r.Violations) > 0
+}
+
+// loop is the first step from which on fair actions lead back to its state, at the end, and avoid the goal; else -1.
+func (m Model[S, A]) loop(goal func(S) bool, states []S, actions []A) int {
+	end := len(actions)
+	encoded := m.Encode(states[end], nil)
+	at := -1
+	for i := end - 1; i >= 0 && m.fair(actions[i]) && !goal(states[i]) && !goal(states[i+1]); i-- {
+		if bytes.Equal(encoded, m.Encode(states[i], nil)) {
+			at = i
 		}
 	}
-	return true
+	return at
+}
+
+// leaves reports whether a transition of a wanted action leaves s.
+func (m Model[S, A]) leaves(s S, wanted func(A) bool) bool {
+	for _, a := range m.Actions(s, nil) {
+		if _, ok := m.Next(s, a); ok && wanted(a) {
+			return true
+		}
+	}
+	return false
 }
 
 func (m Model[S, A]) trace(states []S, actions []A, steps []int) Trace {

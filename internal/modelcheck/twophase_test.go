@@ -120,3 +120,27 @@ func TestTwoPhaseCommitHasItsKnownStates(t *testing.T) {
 		}
 	}
 }
+
+func BenchmarkTwoPhaseCommit(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		o    modelcheck.Options
+	}{
+		{"one worker", modelcheck.Options{Workers: 1}},
+		{"all workers", modelcheck.Options{}},
+		{"exact", modelcheck.Options{Exact: true}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			var states, transitions int
+			for b.Loop() {
+				r := modelcheck.RequireOK(b, twoPhaseOf(8, false), c.o)
+				if r.States != 1_745_408 {
+					b.Fatalf("%d states", r.States)
+				}
+				states, transitions = states+r.States, transitions+r.Transitions
+			}
+			b.ReportMetric(float64(states)/b.Elapsed().Seconds(), "states/s")
+			b.ReportMetric(float64(transitions)/b.Elapsed().Seconds(), "transitions/s")
+		})
+	}
+}

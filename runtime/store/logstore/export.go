@@ -36,7 +36,7 @@ func (s *Store) Export(ctx context.Context, dir string) error {
 	if len(names) > 0 {
 		return fmt.Errorf("logstore: export to %s: the directory holds %d files, it must be empty", dir, len(names))
 	}
-	if err := s.o.FS.MkdirAll(dir); err != nil {
+	if err := makeDir(s.o.FS, dir); err != nil {
 		return ioError("export to", dir, err)
 	}
 	path := filepath.Join(dir, ExportName)

@@ -37,6 +37,25 @@ type FS interface {
 	Lock(name string) (io.Closer, error)
 }
 
+// makeDir makes dir and what is missing above it, and syncs the directory that each is entered in: else a loss of power
+// could take the whole log.
+func makeDir(fsys FS, dir string) error {
+	if there, err := fsys.IsDir(dir); there || err != nil {
+		return err
+	}
+	parent := filepath.Dir(dir)
+	if parent == dir {
+		return fsys.MkdirAll(dir)
+	}
+	if err := makeDir(fsys, parent); err != nil {
+		return err
+	}
+	if err := fsys.MkdirAll(dir); err != nil {
+		return err
+	}
+	return fsys.SyncDir(parent)
+}
+
 type osFS struct{}
 
 type osFile struct{ *os.File }

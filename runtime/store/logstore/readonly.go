@@ -23,7 +23,7 @@ func (o *Options) lock(path string) (io.Closer, error) {
 		default:
 			_ = file.Close() // nothing was written
 		}
-	} else if err := o.FS.MkdirAll(filepath.Dir(path)); err != nil {
+	} else if err := makeDir(o.FS, filepath.Dir(path)); err != nil {
 		return nil, ioError("create the directory of", path, err)
 	}
 	lock, err := o.FS.Lock(path + lockSuffix)

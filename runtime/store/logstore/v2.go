@@ -224,7 +224,7 @@ func ImportV2(src, dst string) error {
 		return fmt.Errorf("logstore: import to %s: %w", dst, errors.Join(os.ErrExist, err))
 	}
 	w := rewriter{fs: osFS{}, path: dst}
-	if err := w.fs.MkdirAll(filepath.Dir(dst)); err != nil {
+	if err := makeDir(w.fs, filepath.Dir(dst)); err != nil {
 		return ioError("create the directory of", dst, err)
 	}
 	lock, err := w.fs.Lock(dst + lockSuffix)

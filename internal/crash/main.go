@@ -1,0 +1,111 @@
+// Crash cuts the power, kills processes and damages files under the stores and artifacts, and checks what is left: it is
+// the fold at its own cursor, or it is refused. It ends with the counts.
+//
+//	go run ./internal/crash
+//	go run ./internal/crash -only pebble/sync -seed 3
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/typedfold/fold/runtime/store/storetest"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	wrong, err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "crash:", err)
+	}
+	if err != nil || wrong {
+		os.Exit(1)
+	}
+}
+
+// choice is what to do of all there is.
+type choice struct {
+	only    string
+	seed    uint64
+	cut     uint64
+	op      int
+	percent int
+	deep    bool
+}
+
+func run(ctx context.Context, args []string, out io.Writer) (wrong bool, err error) {
+	c := choice{}
+	fs := flag.NewFlagSet("crash", flag.ContinueOnError)
+	fs.StringVar(&c.only, "only", "", "the part to do, by the beginning of its name")
+	fs.Uint64Var(&c.seed, "seed", 1, "the seed of the batches")
+	fs.IntVar(&c.op, "op", 0, "the one operation to cut the power before")
+	fs.IntVar(&c.percent, "percent", -1, "how much to keep of what was not synced then")
+	fs.Uint64Var(&c.cut, "cut", 1, "the seed of what to keep")
+	fs.BoolVar(&c.deep, "deep", false, "do far more of it")
+	if err := fs.Parse(args); err != nil {
+		return false, err
+	}
+	t := newTally(out)
+	cache := pebble.NewCache(16 << 20)
+	defer cache.Unref()
+	done := 0
+	for _, p := range c.parts(t, cache) {
+		if !strings.HasPrefix(p.name, c.only) || ctx.Err() != nil {
+			continue
+		}
+		began := time.Now()
+		p.run(ctx)
+		fmt.Fprintf(out, "%-44s %8.1f s\n", p.name, time.Since(began).Seconds())
+		done++
+	}
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	if done == 0 {
+		return false, fmt.Errorf("there is no part %q", c.only)
+	}
+	t.report()
+	return t.wrong > 0, nil
+}
+
+type part struct {
+	name string
+	run  func(context.Context)
+}
+
+func (c *choice) parts(t *tally, cache *pebble.Cache) (all []part) {
+	p := c.plan()
+	for _, mode := range []storetest.Mode{storetest.ModeSync, storetest.ModeInterval, storetest.ModeNone} {
+		for _, l := range []*life{
+			{name: "pebble/" + string(mode), disk: func() disk { return newPebbleDisk(cache) }},
+			{name: "log/" + string(mode), disk: func() disk { return newLogDisk() }},
+		} {
+			l.mode, l.seed, l.plan, l.tally, l.truth = mode, c.seed, p, t, newTruth(c.seed, true)
+			all = append(all, part{l.name, l.run})
+		}
+	}
+	slices.SortFunc(all, func(a, b part) int { return strings.Compare(a.name, b.name) })
+	return all
+}
+
+func (c *choice) plan() plan {
+	p := plan{every: 29, syncs: 7, percents: []int{0, 50, 100}, seeds: []uint64{1, 2}, nested: 60}
+	if c.deep {
+		p = plan{every: 1, syncs: 1, percents: []int{0, 20, 50, 80, 100}, seeds: []uint64{1, 2, 3}, nested: 200}
+	}
+	if c.op != 0 {
+		p = plan{op: c.op, percents: []int{c.percent}, seeds: []uint64{c.cut}}
+	}
+	return p
+}

@@ -81,6 +81,18 @@ fuzz: ## Run each fuzz target for FUZZTIME (60s)
 			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$f")" </dev/null || exit 1; \
 		done; done
 
+.PHONY: models
+models: ## Visit every state of the models and judge their properties
+	$(GO) run ./internal/modelcheck/cmd/models
+
+.PHONY: models-deep
+models-deep: ## The same with the models that take long
+	$(GO) run ./internal/modelcheck/cmd/models -deep
+
+.PHONY: mutants
+mutants: ## Check that the models catch each of their mutations
+	$(GO) run ./internal/modelcheck/cmd/models -mutants
+
 .PHONY: bench
 bench: ## Measure what the README and the decisions quote; the last lines are the ratios
 	$(GO) run ./internal/bench

@@ -7,7 +7,12 @@ import (
 )
 
 func TestModelsHold(t *testing.T) {
+	names := map[string]bool{}
 	for _, c := range models.All() {
+		if names[c.Name] {
+			t.Errorf("two models have the name %s", c.Name)
+		}
+		names[c.Name] = true
 		if c.Deep {
 			continue
 		}
@@ -22,7 +27,12 @@ func TestModelsHold(t *testing.T) {
 }
 
 func TestMutationsAreCaught(t *testing.T) {
+	names := map[string]bool{}
 	for _, m := range models.Mutations() {
+		if names[m.Name] {
+			t.Errorf("two mutations have the name %s", m.Name)
+		}
+		names[m.Name] = true
 		t.Run(m.Name, func(t *testing.T) {
 			line, err := m.Judge(m.Run(0))
 			if err != nil {

@@ -77,6 +77,12 @@ func (i Info) same(o Info) bool {
 	return i.Size == o.Size && i.ModTime.Equal(o.ModTime)
 }
 
+// Sized is a reader that says how many bytes it has in all, as those of bytes and strings do. Put takes it as a hint by
+// which an object in parts gets no more parts than the store allows.
+type Sized interface {
+	Size() int64
+}
+
 // Ranged is a Store that can open an object in its middle. A Guarded is one when its driver is: it then reads on where a
 // stream broke off.
 type Ranged interface {

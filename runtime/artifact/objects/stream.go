@@ -196,7 +196,11 @@ func (g *Guarded) put(ctx context.Context, key string, r io.Reader) error {
 	within, dog := watch(ctx, g.o.Stall)
 	defer dog.end()
 	p := newPump(within, dog, r)
-	err := g.inner.Put(within, key, p.out)
+	source := io.Reader(p.out)
+	if s, ok := r.(Sized); ok {
+		source = sizedPipe{p.out, s.Size()}
+	}
+	err := g.inner.Put(within, key, source)
 	failed := p.stop(within)
 	switch {
 	case ctx.Err() != nil && err != nil:
@@ -208,6 +212,14 @@ func (g *Guarded) put(ctx context.Context, key string, r io.Reader) error {
 	}
 	return nil
 }
+
+// sizedPipe is the pump's end of a source that is Sized.
+type sizedPipe struct {
+	io.Reader
+	size int64
+}
+
+func (s sizedPipe) Size() int64 { return s.size }
 
 // pump reads a source on a goroutine of its own, so that one that blocks holds nobody up when the context ends. What the
 // source fails with ends the context before the other side sees it.

@@ -234,6 +234,8 @@ type hooked struct {
 	mu sync.Mutex
 	// call comes before each call, and decides how it goes.
 	call func(op, key string) fate
+	// sizes are what uploads said of theirs.
+	sizes []int64
 }
 
 // fate is how a call goes.
@@ -264,6 +266,9 @@ func (h *hooked) run(op, key string, do func() error) error {
 
 func (h *hooked) Put(ctx context.Context, key string, r io.Reader) error {
 	f := h.ask("put", key)
+	if s, ok := r.(objects.Sized); ok {
+		h.sizes = append(h.sizes, s.Size())
+	}
 	switch {
 	case f.part:
 		return h.Store.Put(ctx, key, io.MultiReader(io.LimitReader(r, 700), failing{f.err}))

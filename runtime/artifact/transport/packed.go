@@ -69,6 +69,9 @@ func (p *packed) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// Size is that of the whole stream.
+func (p *packed) Size() int64 { return p.m.PackedSize() }
+
 // Seek goes to the beginning, or tells where the stream is.
 func (p *packed) Seek(offset int64, whence int) (int64, error) {
 	p.mu.Lock()

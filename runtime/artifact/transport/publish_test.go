@@ -286,6 +286,16 @@ func (c cutting) Put(ctx context.Context, key string, r io.Reader) error {
 	return c.Store.Put(ctx, key, r)
 }
 
+// TestUploadSaysItsSize: a store that uploads in parts needs it for a large fold.
+func TestUploadSaysItsSize(t *testing.T) {
+	h := &hooked{Store: memory(t)}
+	e := export(t, spec{log: logA, rev: 5, fill: 5000})
+	wantPublished(t, transportOn(t, h), e, liveAt(logA, 1, 5))
+	if len(h.sizes) == 0 || h.sizes[0] != e.m.PackedSize() {
+		t.Errorf("uploads of %d bytes, the payload has %d", h.sizes, e.m.PackedSize())
+	}
+}
+
 func TestPackedGoesBackToItsBeginningOnly(t *testing.T) {
 	e := export(t, spec{log: logA, rev: 5})
 	var want bytes.Buffer

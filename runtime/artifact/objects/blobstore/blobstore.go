@@ -29,10 +29,11 @@ const (
 // Options shape a store. The zero value is good.
 type Options struct {
 	objects.Options
-	// PartSize is the size of an upload's parts in bytes; 0 is DefaultPartSize. S3 takes 10,000 parts of an object.
+	// PartSize is the size of an upload's parts in bytes; 0 is DefaultPartSize. Stores limit the number of an object's
+	// parts, S3 to 10,000, so a reader that is objects.Sized and large gets larger ones; any other one ends at that limit.
 	PartSize int
 	// Parallel is how many parts are under way at once, where the store can do that; 0 is DefaultParallel. An upload
-	// holds about PartSize × (Parallel + 3) bytes.
+	// holds about PartSize × (Parallel + 3) bytes. Of larger parts there are fewer at once.
 	Parallel int
 }
 
@@ -66,7 +67,7 @@ type Driver struct {
 	// Condition puts the condition on a pointer's write of size bytes. as is that of WriterOptions.BeforeWrite.
 	Condition func(as func(any) bool, old objects.Token, size int) error
 	// BeforePut prepares a payload's write. as is that of WriterOptions.BeforeWrite.
-	BeforePut func(as func(any) bool) error
+	BeforePut func(as func(any) bool, p Parts) error
 	// Classify wraps an error of the store's library with the objects error that it is; ByStatus and ByCode help. A
 	// refused condition is objects.ErrConflict.
 	Classify func(error) error
@@ -143,14 +144,40 @@ func (s *store) kind(err error) error {
 
 const contentType = "application/octet-stream"
 
+// Parts are how an object is uploaded: in parts of Size bytes, of which so many are under way at once.
+type Parts struct {
+	Size, Parallel int
+}
+
+const (
+	// maxParts leaves room below what S3 takes, for a hint that falls short.
+	maxParts = 9000
+	partUnit = 1 << 20
+)
+
+// PartsFor are the parts of an object of that size; 0 is one that is not known. More than one part is always under way.
+func (o Options) PartsFor(size int64) Parts {
+	p := Parts{Size: o.PartSize, Parallel: o.Parallel}
+	if size/maxParts < int64(p.Size) {
+		return p
+	}
+	p.Size = int((size/maxParts/partUnit + 1) * partUnit)
+	p.Parallel = max(min(2, o.Parallel), int(int64(o.Parallel)*int64(o.PartSize)/int64(p.Size)))
+	return p
+}
+
 // Put uses Upload alone. Writers that are closed after a failure publish what they have got.
 func (s *store) Put(ctx context.Context, key string, r io.Reader) error {
-	return s.kind(s.bucket.Upload(ctx, key, r, &blob.WriterOptions{
-		ContentType:    contentType,
-		BufferSize:     s.o.PartSize,
-		MaxConcurrency: s.o.Parallel,
-		BeforeWrite:    s.d.BeforePut,
-	}))
+	var size int64
+	if sized, ok := r.(objects.Sized); ok {
+		size = sized.Size()
+	}
+	p := s.o.PartsFor(size)
+	o := blob.WriterOptions{ContentType: contentType, BufferSize: p.Size, MaxConcurrency: p.Parallel}
+	if before := s.d.BeforePut; before != nil {
+		o.BeforeWrite = func(as func(any) bool) error { return before(as, p) }
+	}
+	return s.kind(s.bucket.Upload(ctx, key, r, &o))
 }
 
 func (s *store) Get(ctx context.Context, key string) (io.ReadCloser, objects.Info, error) {

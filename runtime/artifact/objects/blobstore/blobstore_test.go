@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -128,7 +130,7 @@ func TestConditionThatCantBeSet(t *testing.T) {
 			t.Errorf("%v: %v", c.gives, err)
 		}
 	}
-	d.BeforePut = func(func(any) bool) error { return errRaced }
+	d.BeforePut = func(func(any) bool, blobstore.Parts) error { return errRaced }
 	g, err = blobstore.New(memblob.OpenBucket(nil), "memblob", d, blobstore.Options{Options: objects.Options{Backoff: 1}})
 	if err != nil {
 		t.Fatal(err)
@@ -153,6 +155,69 @@ func TestByStatus(t *testing.T) {
 		}
 	}
 }
+
+// TestPartsFor: no object that S3 takes has more parts than it takes, and memory stays in bounds.
+func TestPartsFor(t *testing.T) {
+	const mib, gib, tib = int64(1) << 20, int64(1) << 30, int64(1) << 40
+	for _, o := range []blobstore.Options{{}, {PartSize: 5 << 20, Parallel: 1}, {PartSize: 64 << 20, Parallel: 4}} {
+		o = o.WithDefaults()
+		base, last := int64(o.PartSize), int64(0)
+		sizes := []int64{-1, 0, 1, 5 * gib, 9000*base - 1, 9000 * base, 9000*base + 1, 80 * gib, 100 * gib, 500 * gib, tib, 5*tib - 1, 5 * tib}
+		slices.Sort(sizes)
+		for _, size := range sizes {
+			p := o.PartsFor(size)
+			part, parallel := int64(p.Size), int64(p.Parallel)
+			if parts := (size + part - 1) / part; parts > 9000 {
+				t.Errorf("%d bytes: %d parts of %d", size, parts, part)
+			}
+			if size < 9000*base && (part != base || p.Parallel != o.Parallel) || part < base || part > 5*gib || part%mib != 0 {
+				t.Errorf("%d bytes: parts of %d, %d at once", size, part, parallel)
+			}
+			if parallel < min(2, int64(o.Parallel)) || parallel > int64(o.Parallel) || parallel > 2 && part*parallel > base*int64(o.Parallel) {
+				t.Errorf("%d bytes: %d parts of %d at once", size, parallel, part)
+			}
+			if part > max(base, size/9000+mib) || part < last {
+				t.Errorf("%d bytes: parts of %d, larger than needed", size, part)
+			}
+			last = part
+		}
+	}
+	if p := (blobstore.Options{}).WithDefaults().PartsFor(1 << 40); p.Size != 117<<20 || p.Parallel != 2 {
+		t.Errorf("a TiB goes in %+v", p)
+	}
+}
+
+// TestPartsFollowTheHint: what a reader says reaches the driver, through the guard and the retries.
+func TestPartsFollowTheHint(t *testing.T) {
+	var got []blobstore.Parts
+	d := blobstore.Driver{BeforePut: func(_ func(any) bool, p blobstore.Parts) error {
+		if got = append(got, p); len(got) == 1 {
+			return fmt.Errorf("%w: once", errRaced)
+		}
+		return nil
+	}}
+	g, err := blobstore.New(memblob.OpenBucket(nil), "memblob", d, blobstore.Options{Options: objects.Options{Backoff: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Put(t.Context(), "k", &says{ReadSeeker: strings.NewReader("v"), size: 100 << 30}); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Put(t.Context(), "k", struct{ io.Reader }{strings.NewReader("v")}); err != nil {
+		t.Fatal(err)
+	}
+	large, usual := blobstore.Parts{Size: 12 << 20, Parallel: 5}, blobstore.Parts{Size: 8 << 20, Parallel: 8}
+	if !slices.Equal(got, []blobstore.Parts{large, large, usual}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+type says struct {
+	io.ReadSeeker
+	size int64
+}
+
+func (s *says) Size() int64 { return s.size }
 
 func TestOptions(t *testing.T) {
 	for _, bad := range []blobstore.Options{{PartSize: -1}, {PartSize: 1 << 20}, {Parallel: -1}, {Options: objects.Options{Stall: -time.Second}}} {

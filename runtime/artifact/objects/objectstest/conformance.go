@@ -365,8 +365,9 @@ func (s *suite) fromTheMiddle() {
 		}
 	}
 	s.put("a/b", data[1:])
-	_, info, err := ranged.GetFrom(s.ctx, "a/b", 1)
+	r, info, err := ranged.GetFrom(s.ctx, "a/b", 1)
 	s.must(err)
+	s.must(r.Close())
 	if info == first {
 		s.Fatalf("two objects are both %+v", info)
 	}

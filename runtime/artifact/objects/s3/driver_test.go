@@ -1,12 +1,15 @@
 package s3_test
 
 import (
+	"cmp"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -61,6 +64,7 @@ func TestAnswers(t *testing.T) {
 	t.Run("conflict of requests", func(t *testing.T) { requestConflict(t, server) })
 	t.Run("server that ignores conditions", func(t *testing.T) { ignoredConditions(t, server) })
 	t.Run("codes", func(t *testing.T) { answerCodes(t, server) })
+	t.Run("larger parts", func(t *testing.T) { largerParts(t, server) })
 	t.Run("folder of a URL", func(t *testing.T) { urlFolder(t, server) })
 }
 
@@ -181,6 +185,42 @@ func answerCodes(t *testing.T, server *s3test.Server) {
 	if err := s.SwapPointer(t.Context(), "k", []byte("v"), `"x"`); !errors.Is(err, objects.ErrNoBucket) {
 		t.Errorf("missing bucket: %v", err)
 	}
+}
+
+// largerParts: an object that says it is large is sent in parts that are large enough for it.
+func largerParts(t *testing.T, server *s3test.Server) {
+	var mu sync.Mutex
+	parts := map[string]string{}
+	place := between(t, server.Bucket(t), func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+		if n := r.URL.Query().Get("partNumber"); n != "" {
+			mu.Lock()
+			parts[n] = cmp.Or(r.Header.Get("X-Amz-Decoded-Content-Length"), r.Header.Get("Content-Length"))
+			mu.Unlock()
+		}
+		pass.ServeHTTP(w, r)
+	})
+	s, err := open(t.Context(), place)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Put(t.Context(), "k", says{io.LimitReader(zeros{}, 25<<20)}); err != nil {
+		t.Fatal(err)
+	}
+	if want := map[string]string{"1": "12582912", "2": "12582912", "3": "1048576"}; !maps.Equal(parts, want) {
+		t.Errorf("sent in parts of %v, not %v", parts, want)
+	}
+}
+
+// says claims 100 GiB, which takes parts of 12 MiB.
+type says struct{ io.Reader }
+
+func (says) Size() int64 { return 100 << 30 }
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }
 
 func urlFolder(t *testing.T, server *s3test.Server) {

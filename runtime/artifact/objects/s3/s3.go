@@ -120,23 +120,23 @@ func (d *driver) condition(as func(any) bool, old objects.Token, size int) error
 	} else {
 		in.IfMatch = aws.String(string(old))
 	}
-	return d.manage(as, int64(size)+1)
+	return d.manage(as, d.o.PartsFor(int64(size)), int64(size)+1)
 }
 
-func (d *driver) beforePut(as func(any) bool) error { return d.manage(as, 0) }
+func (d *driver) beforePut(as func(any) bool, p blobstore.Parts) error { return d.manage(as, p, 0) }
 
 // abortTimeout bounds the removal of the parts of an upload that failed.
 const abortTimeout = 10 * time.Second
 
 // manage gives the upload a manager that removes its parts even when its context has ended.
-func (d *driver) manage(as func(any) bool, threshold int64) error {
+func (d *driver) manage(as func(any) bool, p blobstore.Parts, threshold int64) error {
 	var tm *transfermanager.Client
 	if !as(&tm) {
 		return objects.ErrUnsupported
 	}
 	*tm = *transfermanager.New(d.client, func(o *transfermanager.Options) {
-		o.PartSizeBytes = int64(d.o.PartSize)
-		o.Concurrency = d.o.Parallel
+		o.PartSizeBytes = int64(p.Size)
+		o.Concurrency = p.Parallel
 		o.RequestChecksumCalculation = d.o.Checksums
 		o.MultipartUploadThreshold = threshold
 		o.FailTimeout = abortTimeout

@@ -72,6 +72,10 @@ func (s *search[S, A]) run(r *Report) {
 		}
 		s.pending = e.steps
 	}
+	if len(s.pending) > 0 {
+		s.violations(s.pending, r)
+		return
+	}
 	s.witnesses(r)
 	s.judgeGraph(r)
 }

@@ -9,6 +9,8 @@ import (
 var (
 	// ErrGone: the artifact was pruned meanwhile, or never published. List again and take a newer one.
 	ErrGone = errors.New("artifact is gone")
+	// ErrLost: what was uploaded of an artifact is not there any more, so it was not published.
+	ErrLost = errors.New("what was uploaded is not there any more")
 	// ErrContended: the pointer was replaced by others at each try. The next round tries again.
 	ErrContended = errors.New("the artifact pointer is contended")
 	// ErrNoneUsable: no published artifact is good for the log as it is now.
@@ -38,6 +40,29 @@ func (e *GoneError) Unwrap() error { return e.Err }
 // Hint says what a person can do.
 func (e *GoneError) Hint() string {
 	return "a newer one was published while this one was read: try again; if it happens again and again, raise the lease's TTL, which the pruning grace follows"
+}
+
+// LostError says what of an upload is missing. It matches ErrLost.
+type LostError struct {
+	Name string
+	// What is "payload" or "manifest", Want its size in bytes, and Have that of what is there; -1 is nothing.
+	What       string
+	Want, Have int64
+}
+
+func (e *LostError) Error() string {
+	if e.Have < 0 {
+		return fmt.Sprintf("artifact %q: %v: its %s of %d bytes is gone", e.Name, ErrLost, e.What, e.Want)
+	}
+	return fmt.Sprintf("artifact %q: %v: its %s has %d bytes, not %d", e.Name, ErrLost, e.What, e.Have, e.Want)
+}
+
+// Is reports whether target is ErrLost.
+func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+// Hint says what a person can do.
+func (e *LostError) Hint() string {
+	return "publish again; if it happens again, raise the lease's TTL, which the pruning grace follows, so that an export and its upload end well within it, and see that nothing but a prune deletes under the key"
 }
 
 // Refusal is why one artifact is not usable.

@@ -87,15 +87,20 @@ func (t *Transport) Manifests(ctx context.Context, live protocol.Position) ([]Ge
 }
 
 func (t *Transport) manifests(ctx context.Context) ([]Generation, error) {
+	all, _, err := t.generations(ctx)
+	return all, err
+}
+
+// generations are all that is announced, and the pointer's bytes.
+func (t *Transport) generations(ctx context.Context) (all []Generation, pointer []byte, err error) {
 	listed, err := t.list(ctx, t.manifestFolder(), manifestSuffix)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	raw, _, state, err := t.readPointer(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var all []Generation
 	if state.Present {
 		all = append(all, current(raw))
 	}
@@ -109,11 +114,11 @@ func (t *Transport) manifests(ctx context.Context) ([]Generation, error) {
 		case errors.Is(err, objects.ErrNotFound): // pruned since it was listed
 			continue
 		case err != nil && !errors.Is(err, artifact.ErrInvalid):
-			return nil, err
+			return nil, nil, err
 		}
 		all = append(all, Generation{Name: name, Stored: o.ModTime, Manifest: m, Err: err})
 	}
-	return all, nil
+	return all, raw, nil
 }
 
 // list are the objects in a folder that are named as artifacts are, by that name.

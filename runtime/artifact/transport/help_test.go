@@ -294,6 +294,13 @@ func (h *hooked) Get(ctx context.Context, key string) (io.ReadCloser, objects.In
 	return body, info, err
 }
 
+func (h *hooked) Stat(ctx context.Context, key string) (objects.Info, error) {
+	if f := h.ask("stat", key); f.err != nil {
+		return objects.Info{}, f.err
+	}
+	return h.Store.Stat(ctx, key)
+}
+
 func (h *hooked) List(ctx context.Context, prefix string) iter.Seq2[objects.Object, error] {
 	if f := h.ask("list", prefix); f.err != nil {
 		return maps.All(map[objects.Object]error{{}: f.err})

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -48,7 +49,7 @@ type Pruned struct {
 }
 
 // Prune removes the generations that nobody can publish any more and that are none of the newest, and what dead uploads
-// left. On an error, what was removed until then is returned too. Downloads of what it removes fail with ErrGone.
+// left. It ends early when the pointer moves. On an error, what was removed until then is returned too. Downloads of what it removes fail with ErrGone.
 func (t *Transport) Prune(ctx context.Context, o PruneOptions) (Pruned, error) {
 	if err := o.Validate(); err != nil {
 		return Pruned{}, err
@@ -69,7 +70,7 @@ func (t *Transport) prune(ctx context.Context, o PruneOptions) (done Pruned, err
 	if c.payloads, err = t.list(ctx, t.payloadFolder(), payloadSuffix); err != nil {
 		return done, err
 	}
-	all, err := t.manifests(ctx)
+	all, pointer, err := t.generations(ctx)
 	if err != nil {
 		return done, err
 	}
@@ -81,6 +82,13 @@ func (t *Transport) prune(ctx context.Context, o PruneOptions) (done Pruned, err
 		o.Keep = DefaultKeep
 	}
 	for _, name := range c.prunable(all, o.Keep) {
+		now, _, _, err := t.readPointer(ctx)
+		if err != nil {
+			return done, err
+		}
+		if !bytes.Equal(now, pointer) {
+			break // what was decided by it is out of date; the next prune decides anew
+		}
 		// The manifest first: what is announced has its payload, whenever this ends.
 		if err := t.store.Delete(ctx, t.manifestKey(name)); err != nil {
 			return done, err

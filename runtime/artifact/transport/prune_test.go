@@ -148,12 +148,34 @@ func TestPruneFailsAtEveryCall(t *testing.T) {
 			}
 		}
 		if !crashed {
-			if at != 12 { // two lists, the pointer, two manifests, four deletes, three clean-ups
+			if at != 14 { // two lists, the pointer, two manifests, the pointer twice, four deletes, three clean-ups
 				t.Errorf("%d calls were crashed", at)
 			}
 			return
 		}
 	}
+}
+
+// TestPruneEndsWhenThePointerMoves: a log that went back lets the pointer go to what a prune has just decided on.
+func TestPruneEndsWhenThePointerMoves(t *testing.T) {
+	h := &hooked{Store: memory(t)}
+	tr, plain := transportOn(t, h), transportOn(t, h.Store)
+	all := line(t, plain, 1, 2, 3)
+	reads := 0
+	h.call = func(op, _ string) fate {
+		if op == "read" {
+			if reads++; reads == 2 {
+				wantPublished(t, plain, all[0], liveAt(logA, 1, 1))
+			}
+		}
+		return fate{}
+	}
+	done, err := tr.Prune(bounded(t), pruneOf(liveAt(logA, 1, 3)))
+	if err != nil || len(done.Names) != 0 || reads != 2 {
+		t.Errorf("removed %q after %d reads of the pointer, %v", done.Names, reads, err)
+	}
+	wantPointer(t, tr, all[0])
+	wantWhole(t, tr)
 }
 
 // TestPruneRacesASlowDownload: a prune takes a payload that is being read. Its reader is told to list again, leaves

@@ -26,7 +26,8 @@ type Outcome struct {
 
 // Publish makes the artifact in the folder dir, whose manifest is m, the newest one: payload, manifest, pointer. The
 // payload is streamed. After an error or a crash at any point, the pointer is what it was or names the whole artifact, and
-// Publish can be called again.
+// Publish can be called again. What of it was removed before the pointer could move is a *LostError; of an artifact that
+// the pointer names already it is uploaded again.
 func (t *Transport) Publish(ctx context.Context, dir string, m artifact.Manifest, live Live) (Outcome, error) {
 	out, err := t.publish(ctx, dir, m, live)
 	if err != nil {
@@ -38,7 +39,11 @@ func (t *Transport) Publish(ctx context.Context, dir string, m artifact.Manifest
 func (t *Transport) publish(ctx context.Context, dir string, m artifact.Manifest, live Live) (Outcome, error) {
 	// What would be refused is not worth an upload.
 	p, err := t.propose(ctx, m, live)
-	if err != nil || p.settled {
+	if err == nil && p.settled && p.out.Published {
+		err = t.whole(ctx, m)
+		p.settled = !errors.Is(err, ErrLost)
+	}
+	if p.settled || err != nil && !errors.Is(err, ErrLost) {
 		return p.out, err
 	}
 	if err := t.upload(ctx, dir, m); err != nil {
@@ -51,6 +56,12 @@ func (t *Transport) publish(ctx context.Context, dir string, m artifact.Manifest
 		p, err := t.propose(ctx, m, live)
 		if err != nil || p.settled {
 			return p.out, err
+		}
+		// A prune may have taken what is older than its grace; the pointer must not name it then. One that decides after the
+		// swap finds it named. One that decided before it, and deletes between here and the swap, took what was uploaded four
+		// of its TTLs ago, by when a round has ended; and it reads the pointer again before each thing that it deletes.
+		if err := t.whole(ctx, m); err != nil {
+			return Outcome{}, err
 		}
 		err = t.store.SwapPointer(ctx, t.pointerKey(), m.Bytes(), p.token)
 		if err == nil {
@@ -90,6 +101,29 @@ func (t *Transport) propose(ctx context.Context, m artifact.Manifest, live Live)
 		p.settled, p.out.By = true, state.At
 	}
 	return p, nil
+}
+
+// whole checks that the store has what the pointer is to name. What it lacks is a *LostError.
+func (t *Transport) whole(ctx context.Context, m artifact.Manifest) error {
+	name := Name(m)
+	for _, part := range []struct {
+		what, key string
+		size      int64
+	}{
+		{"payload", t.payloadKey(name), m.PackedSize()},
+		{"manifest", t.manifestKey(name), int64(len(m.Bytes()))},
+	} {
+		info, err := t.store.Stat(ctx, part.key)
+		switch {
+		case errors.Is(err, objects.ErrNotFound):
+			return &LostError{Name: name, What: part.what, Want: part.size, Have: -1}
+		case err != nil:
+			return err
+		case info.Size != part.size:
+			return &LostError{Name: name, What: part.what, Want: part.size, Have: info.Size}
+		}
+	}
+	return nil
 }
 
 func (t *Transport) upload(ctx context.Context, dir string, m artifact.Manifest) error {

@@ -11,6 +11,8 @@ var (
 	ErrGone = errors.New("artifact is gone")
 	// ErrLost: what was uploaded of an artifact is not there any more, so it was not published.
 	ErrLost = errors.New("what was uploaded is not there any more")
+	// ErrForeign: the pointer is that of another fold, which would lose it.
+	ErrForeign = errors.New("the key is another fold's")
 	// ErrContended: the pointer was replaced by others at each try. The next round tries again.
 	ErrContended = errors.New("the artifact pointer is contended")
 	// ErrNoneUsable: no published artifact is good for the log as it is now.
@@ -63,6 +65,29 @@ func (e *LostError) Is(target error) bool { return target == ErrLost }
 // Hint says what a person can do.
 func (e *LostError) Hint() string {
 	return "publish again; if it happens again, raise the lease's TTL, which the pruning grace follows, so that an export and its upload end well within it, and see that nothing but a prune deletes under the key"
+}
+
+// ForeignError says whose pointer stands under a key. It matches ErrForeign.
+type ForeignError struct {
+	Key string
+	// Name is the artifact that the pointer names. What is "bucket" or "scope", Has that of the pointer, and Want that of
+	// the artifact that was to take its place.
+	Name, What, Has, Want string
+}
+
+func (e *ForeignError) Error() string {
+	return fmt.Sprintf("%v: %q has %q of %s %q, and this artifact is of %s %q", ErrForeign, e.Key, e.Name, e.What, e.Has, e.What, e.Want)
+}
+
+// Is reports whether target is ErrForeign.
+func (e *ForeignError) Is(target error) bool { return target == ErrForeign }
+
+// Hint says what a person can do.
+func (e *ForeignError) Hint() string {
+	if e.What == "scope" {
+		return "give each scope a key of its own; a fold takes the place of one whose scope it covers"
+	}
+	return "give each bucket a key of its own"
 }
 
 // Refusal is why one artifact is not usable.

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,6 +56,8 @@ type spec struct {
 	rev     uint64
 	created time.Time
 	pebble  bool
+	// bucket is "sim", and scope the whole bucket, when they are not given; "-" is one that is not recorded.
+	bucket, scope string
 	// fill is how many bytes a value has.
 	fill int
 }
@@ -69,10 +72,14 @@ func export(t testing.TB, s spec) exported {
 	batch := store.Batch{
 		Updates: []kv.Update{{Key: "n.a", Value: []byte(fmt.Sprint(s.rev) + strings.Repeat("x", s.fill)), Version: kv.Revision(s.rev), UnixNano: 1, Op: kv.OpPut}},
 		Ops: []store.Op{
-			{Key: store.MetaKey(store.MetaBucket), Value: []byte("sim")},
-			{Key: store.MetaKey(store.MetaScope), Value: []byte(kv.AllKeys().String())},
 			{Key: store.MetaKey(store.MetaLog), Value: log.AppendBytes(nil)},
 		},
+	}
+	if bucket := cmp.Or(s.bucket, "sim"); bucket != "-" {
+		batch.Ops = append(batch.Ops, store.Op{Key: store.MetaKey(store.MetaBucket), Value: []byte(bucket)})
+	}
+	if scope := cmp.Or(s.scope, kv.AllKeys().String()); scope != "-" {
+		batch.Ops = append(batch.Ops, store.Op{Key: store.MetaKey(store.MetaScope), Value: []byte(scope)})
 	}
 	must(t, st.Apply(bounded(t), &batch, kv.CursorAt(s.rev)))
 	e := exported{dir: filepath.Join(base, "artifact")}

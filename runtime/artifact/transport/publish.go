@@ -27,7 +27,8 @@ type Outcome struct {
 // Publish makes the artifact in the folder dir, whose manifest is m, the newest one: payload, manifest, pointer. The
 // payload is streamed. After an error or a crash at any point, the pointer is what it was or names the whole artifact, and
 // Publish can be called again. What of it was removed before the pointer could move is a *LostError; of an artifact that
-// the pointer names already it is uploaded again.
+// the pointer names already it is uploaded again. A pointer of another bucket, or of a scope that the artifact's does not
+// cover, is a *ForeignError: it is another fold's, and stays.
 func (t *Transport) Publish(ctx context.Context, dir string, m artifact.Manifest, live Live) (Outcome, error) {
 	out, err := t.publish(ctx, dir, m, live)
 	if err != nil {
@@ -92,6 +93,9 @@ func (t *Transport) propose(ctx context.Context, m artifact.Manifest, live Live)
 		p.settled, p.out.Published = true, true
 		return p, nil
 	}
+	if err := t.ours(raw, state, &m); err != nil {
+		return p, err
+	}
 	end, unread, fatal := live.end(ctx)
 	if fatal != nil {
 		return p, fatal
@@ -101,6 +105,26 @@ func (t *Transport) propose(ctx context.Context, m artifact.Manifest, live Live)
 		p.settled, p.out.By = true, state.At
 	}
 	return p, nil
+}
+
+// ours refuses a pointer that is another fold's: of another bucket, or of a scope that the artifact does not cover, so
+// that those who restore from it would find none any more. What a manifest does not say is not held against it.
+func (t *Transport) ours(raw []byte, state protocol.PointerState, m *artifact.Manifest) error {
+	if !state.Readable {
+		return nil
+	}
+	there := current(raw)
+	has := &there.Manifest
+	e := &ForeignError{Key: t.base, Name: there.Name}
+	switch {
+	case has.Bucket != "" && m.Bucket != "" && has.Bucket != m.Bucket:
+		e.What, e.Has, e.Want = "bucket", has.Bucket, m.Bucket
+	case has.HasScope && m.HasScope && !m.Scope.Covers(has.Scope):
+		e.What, e.Has, e.Want = "scope", has.Scope.String(), m.Scope.String()
+	default:
+		return nil
+	}
+	return e
 }
 
 // whole checks that the store has what the pointer is to name. What it lacks is a *LostError.

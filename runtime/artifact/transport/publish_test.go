@@ -213,62 +213,6 @@ func TestPublishFailsAtEveryCall(t *testing.T) {
 	}
 }
 
-// TestLostUploadIsNotPublished: what a prune or a person took, or replaced, before the pointer moved is named by nothing.
-func TestLostUploadIsNotPublished(t *testing.T) {
-	old, young := export(t, spec{log: logA, rev: 5}), export(t, spec{log: logA, rev: 9})
-	live := liveAt(logA, 1, 9)
-	for what, keyOf := range map[string]func(*Transport, string) string{"payload": (*Transport).payloadKey, "manifest": (*Transport).manifestKey} {
-		for _, left := range []int64{-1, 0, 5} {
-			h := &hooked{Store: memory(t)}
-			tr, plain := transportOn(t, h), transportOn(t, h.Store)
-			wantPublished(t, plain, old, live)
-			h.call = func(op, key string) fate {
-				if op != "stat" {
-					return fate{}
-				}
-				h.call = nil
-				if key := keyOf(tr, Name(young.m)); left < 0 {
-					must(t, h.Store.Delete(bounded(t), key))
-				} else {
-					must(t, h.Store.Put(bounded(t), key, strings.NewReader("other"[:left])))
-				}
-				return fate{}
-			}
-			out, err := tr.Publish(bounded(t), young.dir, young.m, live)
-			var lost *LostError
-			if !errors.Is(err, ErrLost) || !errors.As(err, &lost) || lost.What != what || lost.Have != left || lost.Want < 100 || lost.Hint() == "" || out.Published {
-				t.Errorf("%s of %d bytes: %+v, %v", what, left, out, err)
-			}
-			wantPointer(t, tr, old)
-			wantPublished(t, tr, young, live)
-			wantPointer(t, tr, young)
-		}
-	}
-}
-
-// TestPublishMendsWhatThePointerNames: a payload that somebody deleted under the pointer is uploaded again.
-func TestPublishMendsWhatThePointerNames(t *testing.T) {
-	s := memory(t)
-	h := &hooked{Store: s}
-	tr, e, live := transportOn(t, h), export(t, spec{log: logA, rev: 5}), liveAt(logA, 1, 5)
-	wantPublished(t, tr, e, live)
-	for _, key := range []string{tr.payloadKey(Name(e.m)), tr.manifestKey(Name(e.m))} {
-		must(t, s.Delete(bounded(t), key))
-		wantPublished(t, tr, e, live)
-		wantPointer(t, tr, e)
-		wantWhole(t, tr)
-	}
-	h.call = func(op, _ string) fate {
-		if op == "stat" {
-			return fate{err: objects.ErrUnavailable}
-		}
-		return fate{}
-	}
-	if _, err := tr.Publish(bounded(t), e.dir, e.m, live); !errors.Is(err, objects.ErrUnavailable) {
-		t.Errorf("a store that says nothing of it: %v", err)
-	}
-}
-
 // TestInterruptedUpload: neither a cancelled upload nor one whose files changed leaves anything.
 func TestInterruptedUpload(t *testing.T) {
 	eachStore(t, func(t *testing.T, s objects.Store) {

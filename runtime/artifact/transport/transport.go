@@ -19,7 +19,8 @@ type Options struct {
 	Store objects.Store
 	// Prefix is the folder that Key is in; "" is none.
 	Prefix string
-	// Key names the artifacts of one fold: those of all nodes that follow the same bucket under the same scope.
+	// Key names the artifacts of one fold: those of all nodes that follow the same bucket under the same scope. They may
+	// have stores of several kinds, if each takes artifacts of all of them; else each kind needs a key of its own.
 	Key string
 	// Progress, when not nil, is told of each piece that was sent or received, on the goroutine that moves it.
 	Progress func(Progress)

@@ -22,22 +22,28 @@ type crashImage struct {
 	durable, attempted uint64
 }
 
-// memDisk is a MemFS that can be cloned at any time: a clone that falls into MemFS.Link would deadlock, as that takes
-// one read lock twice.
+// memDisk is a MemFS that can be cloned at any time: a clone that falls into MemFS.Link or ReuseForWrite would deadlock,
+// as those take one read lock twice.
 type memDisk struct {
 	*vfs.MemFS
-	linking sync.Mutex
+	twice sync.Mutex
 }
 
 func (d *memDisk) Link(from, to string) error {
-	d.linking.Lock()
-	defer d.linking.Unlock()
+	d.twice.Lock()
+	defer d.twice.Unlock()
 	return d.MemFS.Link(from, to)
 }
 
+func (d *memDisk) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	d.twice.Lock()
+	defer d.twice.Unlock()
+	return d.MemFS.ReuseForWrite(from, to, c)
+}
+
 func (d *memDisk) CrashClone(c vfs.CrashCloneCfg) *vfs.MemFS {
-	d.linking.Lock()
-	defer d.linking.Unlock()
+	d.twice.Lock()
+	defer d.twice.Unlock()
 	return d.MemFS.CrashClone(c)
 }
 

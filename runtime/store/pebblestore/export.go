@@ -37,6 +37,13 @@ func (s *Store) export(ctx context.Context, dir string) error {
 		return err
 	}
 	return s.log.guard(func() error {
+		// Pebble opens its manifest for writing with the first change to its tables, and a checkpoint has nothing of the
+		// manifest before that. A flush is a change, even one of nothing.
+		if !s.log.manifest.Load() {
+			if err := s.db.Flush(); err != nil {
+				return err
+			}
+		}
 		if err := s.db.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
 			return err
 		}

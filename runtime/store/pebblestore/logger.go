@@ -21,6 +21,8 @@ type logger struct {
 	// opening: a flush that fails ends the opening. Pebble would try it again, without a pause and for ever, and not
 	// return from Open before it succeeds.
 	opening atomic.Bool
+	// manifest: Pebble has written one since the store was opened.
+	manifest atomic.Bool
 
 	mu    sync.Mutex
 	fatal error
@@ -112,6 +114,11 @@ func (l *logger) events(user *pebble.EventListener) *pebble.EventListener {
 			}
 		},
 		DataCorruption: func(i pebble.DataCorruptionInfo) { l.Errorf("corruption: %v", i) },
+		ManifestCreated: func(i pebble.ManifestCreateInfo) {
+			if i.Err == nil {
+				l.manifest.Store(true)
+			}
+		},
 		FlushEnd: func(i pebble.FlushInfo) {
 			if i.Err != nil {
 				flushed.Store(&i.Err)

@@ -21,6 +21,7 @@ type life struct {
 	truth *truth
 	disk  func() disk
 	plan  plan
+	again plan // for the disks that are opened with power cuts of their own
 	tally *tally
 
 	looked atomic.Int64
@@ -138,9 +139,7 @@ func (l *life) judge(ctx context.Context, m *moment) {
 // reopen opens what a power cut left, with power cuts all along.
 func (l *life) reopen(ctx context.Context, d disk, m *moment) {
 	var left []moment
-	p := l.plan
-	p.op, p.nested = 0, 0
-	w := &watch{plan: p, disk: d, durable: m.durable, begun: m.begun, out: func(m moment) { left = append(left, m) }}
+	w := &watch{plan: l.again, disk: d, durable: m.durable, begun: m.begun, out: func(m moment) { left = append(left, m) }}
 	err := l.reopened(ctx, d, w)
 	if m.disk.mayRefuse(m.percent) && errors.Is(err, store.ErrCorrupt) {
 		err = nil // as look found too
@@ -208,7 +207,7 @@ func (l *life) look(ctx context.Context, m *moment) (err error) {
 	if err := s.Apply(ctx, b, next); err != nil {
 		return err
 	}
-	if err := l.truth.check(s); err != nil {
+	if err := l.truth.scan(s); err != nil {
 		return fmt.Errorf("going on: %w", err)
 	}
 	return nil
@@ -223,7 +222,7 @@ func (l *life) same(d disk, c kv.Cursor) error {
 	if s.Cursor() != c {
 		err = fmt.Errorf("cursor %v after %v", s.Cursor(), c)
 	}
-	return errors.Join(err, l.truth.check(s), s.Close())
+	return errors.Join(err, l.truth.scan(s), s.Close())
 }
 
 func (l *life) copyAt(d disk, dir string, c kv.Cursor) error {
@@ -234,7 +233,7 @@ func (l *life) copyAt(d disk, dir string, c kv.Cursor) error {
 	if s.Cursor() != c {
 		err = fmt.Errorf("cursor %v, want %v", s.Cursor(), c)
 	}
-	return errors.Join(err, l.truth.check(s), s.Close())
+	return errors.Join(err, l.truth.scan(s), s.Close())
 }
 
 // copies looks at the exports that were made before the power cut. One that was done is there; what there is of one
@@ -253,7 +252,7 @@ func (l *life) copies(m *moment) error {
 			continue
 		}
 		l.tally.note(l.name + ", opened an export that was not done")
-		if err := errors.Join(l.truth.check(s), s.Close()); err != nil {
+		if err := errors.Join(l.truth.scan(s), s.Close()); err != nil {
 			return fmt.Errorf("what there is of the export at %d: %w", e.revision, err)
 		}
 	}

@@ -85,13 +85,13 @@ type part struct {
 }
 
 func (c *choice) parts(t *tally, cache *pebble.Cache) (all []part) {
-	p := c.plan()
+	p, again := c.plans()
 	for _, mode := range []storetest.Mode{storetest.ModeSync, storetest.ModeInterval, storetest.ModeNone} {
 		for _, l := range []*life{
 			{name: "pebble/" + string(mode), disk: func() disk { return newPebbleDisk(cache) }},
 			{name: "log/" + string(mode), disk: func() disk { return newLogDisk() }},
 		} {
-			l.mode, l.seed, l.plan, l.tally, l.truth = mode, c.seed, p, t, newTruth(c.seed, true)
+			l.mode, l.seed, l.plan, l.again, l.tally, l.truth = mode, c.seed, p, again, t, newTruth(c.seed, true)
 			all = append(all, part{l.name, l.run})
 		}
 	}
@@ -99,13 +99,16 @@ func (c *choice) parts(t *tally, cache *pebble.Cache) (all []part) {
 	return all
 }
 
-func (c *choice) plan() plan {
-	p := plan{every: 29, syncs: 7, percents: []int{0, 50, 100}, seeds: []uint64{1, 2}, nested: 60}
+// plans are those of a life, and of the disks of it that are opened again.
+func (c *choice) plans() (p, again plan) {
+	p = plan{every: 29, syncs: 7, percents: []int{0, 50, 100}, seeds: []uint64{1, 2}, nested: 60}
+	again = plan{every: 5, syncs: 2, percents: p.percents, seeds: p.seeds}
 	if c.deep {
 		p = plan{every: 1, syncs: 1, percents: []int{0, 20, 50, 80, 100}, seeds: []uint64{1, 2, 3}, nested: 200}
+		again = plan{every: 1, syncs: 1, percents: p.percents, seeds: p.seeds}
 	}
 	if c.op != 0 {
-		p = plan{op: c.op, percents: []int{c.percent}, seeds: []uint64{c.cut}}
+		p = plan{op: c.op, percents: []int{c.percent}, seeds: []uint64{c.cut}, nested: 1}
 	}
-	return p
+	return p, again
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -38,10 +39,13 @@ func (t *truth) batch(n uint64) (*store.Batch, kv.Cursor) {
 	return b, c
 }
 
-// keptEvery is how many batches lie between two folds that are kept.
-const keptEvery = 64
+// The folds up to revision keptAll are kept, and of those after it each keptEvery-th.
+const (
+	keptAll   = 128
+	keptEvery = 64
+)
 
-// at is the fold of all batches up to the cursor; an error when no batch leads to it.
+// at is the fold of all batches up to the cursor, which nobody changes; an error when no batch leads to it.
 func (t *truth) at(c kv.Cursor) (*storetest.Model, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -53,10 +57,13 @@ func (t *truth) at(c kv.Cursor) (*storetest.Model, error) {
 	for t.kept[from] == nil {
 		from--
 	}
-	m := t.kept[from].Clone()
+	m := t.kept[from]
+	if from < n {
+		m = m.Clone()
+	}
 	for i := from + 1; i <= n; i++ {
 		m.Apply(t.batch(i))
-		if i%keptEvery == 0 {
+		if i <= keptAll || i%keptEvery == 0 {
 			t.kept[i] = m.Clone()
 		}
 	}
@@ -66,7 +73,41 @@ func (t *truth) at(c kv.Cursor) (*storetest.Model, error) {
 	return m, nil
 }
 
-// check tells whether the store holds exactly the fold at its own cursor.
+// scan is check by one iteration from the first key to the last.
+func (t *truth) scan(s store.Store) (err error) {
+	m, err := t.at(s.Cursor())
+	if err != nil {
+		return err
+	}
+	it, err := s.Iter(store.IterOptions{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	rows := 0
+	for it.Next() {
+		if bytes.Equal(it.Key(), store.CursorKey()) {
+			continue
+		}
+		v, err := it.Value()
+		if err != nil {
+			return err
+		}
+		if want, ok := m.Keys[string(it.Key())]; !ok || want != string(v) {
+			return fmt.Errorf("at cursor %v: key %q with %d bytes; it belongs there: %t, with %d bytes", s.Cursor(), it.Key(), len(v), ok, len(want))
+		}
+		rows++
+	}
+	if err := it.Err(); err != nil {
+		return err
+	}
+	if rows != len(m.Keys) {
+		return fmt.Errorf("at cursor %v: %d keys, want %d", s.Cursor(), rows, len(m.Keys))
+	}
+	return nil
+}
+
+// check tells whether the store holds exactly the fold at its own cursor, by every way to read it.
 func (t *truth) check(s store.Store) error {
 	m, err := t.at(s.Cursor())
 	if err != nil {

@@ -101,6 +101,10 @@ bench: ## Measure what the README and the decisions quote; the last lines are th
 repair-bench: ## Measure repairs of 1M and 5M keys beside a full hydrate (needs 6 GB of disk)
 	$(GO) run ./internal/bench -only repair -rounds 3
 
+.PHONY: artifact-bench
+artifact-bench: ## Take a fold of 5 GiB through export, publish and import in bounded memory (needs 20 GB of disk)
+	$(GO) run ./internal/bench -only bigartifact
+
 .PHONY: cover
 cover: ## Run every test and print each function's coverage
 	$(GO) test -timeout $(TIMEOUT) -coverpkg=./runtime/...,./internal/...,./cmd/... -coverprofile=coverage.txt ./...

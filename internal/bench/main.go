@@ -40,6 +40,11 @@ type options struct {
 	bucket    string
 	from      string
 	artifacts string
+
+	// payload is the size of the fold of the part artifacts, big of bigartifact; in MiB.
+	payload int
+	big     int
+	place   string
 }
 
 func main() {
@@ -48,17 +53,20 @@ func main() {
 	flag.IntVar(&o.behind, "behind", 10_000, "updates that a restart is behind")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds; each runs every measurement once")
 	flag.IntVar(&o.seconds, "live", 5, "seconds of 1,000 updates each in the latency measurement")
-	flag.StringVar(&o.only, "only", "", "run only: hydrate, restart, live or micro; or repair, which is not run without being asked for")
+	flag.StringVar(&o.only, "only", "", "run only: hydrate, restart, live, micro or artifacts; or repair or bigartifact, which are not run without being asked for")
 	flag.StringVar(&o.dir, "dir", "", "where to keep files meanwhile (default: a temporary folder)")
 	flag.BoolVar(&o.asJSON, "json", false, "print the results as JSON instead of ratio lines")
 	flag.IntVar(&o.bulk, "bulk", 0, "updates in a batch while hydrating (0: the default)")
 	flag.StringVar(&o.profile, "profile", "", "write a CPU profile of each child into this folder, and of a repair the heap at its largest")
-	flag.IntVar(&o.memory, "memory", 256, "repair: the memory limit of Go (GOMEMLIMIT) in each process that is measured, in MiB")
+	flag.IntVar(&o.memory, "memory", 256, "repair, bigartifact: the memory limit of Go (GOMEMLIMIT) in each process that is measured, in MiB")
+	flag.IntVar(&o.payload, "payload", 256, "artifacts: the values of the fold, in MiB")
+	flag.IntVar(&o.big, "big", 5120, "bigartifact: the values of the larger fold, in MiB; the smaller has a tenth")
 	flag.StringVar(&o.role, "role", "", "internal: what this process measures")
 	flag.StringVar(&o.url, "url", "", "internal: the server")
 	flag.StringVar(&o.bucket, "bucket", "", "internal: the bucket")
 	flag.StringVar(&o.from, "from", "", "internal: the store to copy")
 	flag.StringVar(&o.artifacts, "artifacts", "", "internal: the folder of artifacts")
+	flag.StringVar(&o.place, "place", "", "internal: the URL of an object store")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -108,6 +116,7 @@ func run(ctx context.Context, o options) error {
 type bench struct {
 	o       options
 	url     string
+	env     []string // of the children, beside the parent's
 	results map[string][]result
 	ratios  []ratio
 }
@@ -125,8 +134,11 @@ func (b *bench) wants(part string) bool { return b.o.only == "" || b.o.only == p
 
 func (b *bench) run(ctx context.Context) error {
 	b.results = map[string][]result{}
-	if b.o.only == "repair" {
+	switch b.o.only {
+	case "repair":
 		return b.repair(ctx)
+	case "bigartifact":
+		return b.bigArtifact(ctx)
 	}
 	if b.wants("hydrate") || b.wants("restart") || b.wants("live") {
 		stop, err := b.startServer(ctx, filepath.Join(b.o.dir, "server"))
@@ -142,7 +154,7 @@ func (b *bench) run(ctx context.Context) error {
 	for _, part := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{"hydrate", b.hydrate}, {"restart", b.restart}, {"live", b.live}, {"micro", b.micro}} {
+	}{{"hydrate", b.hydrate}, {"restart", b.restart}, {"live", b.live}, {"micro", b.micro}, {"artifacts", b.artifacts}} {
 		if b.wants(part.name) {
 			if err := part.run(ctx); err != nil {
 				return fmt.Errorf("%s: %w", part.name, err)
@@ -159,6 +171,7 @@ func (b *bench) child(ctx context.Context, role, dir string, more ...string) (re
 		"-live", fmt.Sprint(b.o.seconds), "-bulk", fmt.Sprint(b.o.bulk), "-profile", b.o.profile,
 	}
 	cmd := exec.CommandContext(ctx, os.Args[0], slices.Concat(args, more)...)
+	cmd.Env = append(os.Environ(), b.env...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -24,6 +25,10 @@ type result struct {
 
 	// HeapMB is the most that Go's heap held, by samples.
 	HeapMB float64 `json:"heap_mb,omitempty"`
+	// Times are seconds of what a child measured in turn, an entry a round.
+	Times map[string][]float64 `json:"times,omitempty"`
+	// Artifact is what a child made or took.
+	Artifact *artifactPart `json:"artifact,omitempty"`
 	// Repair is the repair alone, without what the fold received after it.
 	Repair *repairPart `json:"repair,omitempty"`
 }
@@ -36,9 +41,27 @@ type repairPart struct {
 	Put     uint64  `json:"put"`
 }
 
+// artifactPart is what is asked of one artifact.
+type artifactPart struct {
+	Files    int    `json:"files"`
+	Manifest int    `json:"manifest_bytes"`
+	Bytes    int64  `json:"bytes"`
+	Digest   string `json:"digest,omitempty"`
+}
+
+func (p *artifactPart) String() string {
+	if p.Digest != "" {
+		return fmt.Sprintf("digest %.16s", p.Digest)
+	}
+	return fmt.Sprintf("%d MiB in %d files, a manifest of %d bytes", p.Bytes>>20, p.Files, p.Manifest)
+}
+
 func (r result) rate() float64 { return float64(r.Messages) / r.Seconds }
 
 func (r result) String() string {
+	if len(r.Times) > 0 {
+		return r.timesText()
+	}
 	if r.P50 > 0 {
 		return fmt.Sprintf("p50 %7.0f µs, p99 %7.0f µs", r.P50, r.P99)
 	}
@@ -48,10 +71,22 @@ func (r result) String() string {
 		if p := r.Repair; p != nil {
 			text += fmt.Sprintf("; of it the repair %.2f s with %d deletes and %d puts, peak until then %.0f MB", p.Seconds, p.Deleted, p.Put, p.PeakMB)
 		}
+		if r.Artifact != nil {
+			text += "; " + r.Artifact.String()
+		}
 		return text
 	}
 	return fmt.Sprintf("%8.0f/s, %5.2f µs CPU and %4.1f allocations a message, peak %4.0f MB",
 		r.rate(), r.CPU/float64(r.Messages)*1e6, r.Allocs, r.PeakMB)
+}
+
+// timesText is the median of each.
+func (r result) timesText() string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(r.Times)) {
+		all = append(all, fmt.Sprintf("%s %.0f ms", name, median(r.Times[name])*1e3))
+	}
+	return fmt.Sprintf("medians of %d: %s; peak %.0f MB", len(slices.Collect(maps.Values(r.Times))[0]), strings.Join(all, ", "), r.PeakMB)
 }
 
 // meter measures from its making to done.

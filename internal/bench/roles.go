@@ -33,6 +33,9 @@ func runRole(ctx context.Context, o options) error {
 	if o.role == "server" {
 		return serve(o)
 	}
+	if role, ok := localRoles[o.role]; ok {
+		return measured(o, func() (result, error) { return role(ctx, o) })
+	}
 	nc, err := nats.Connect(o.url)
 	if err != nil {
 		return err
@@ -66,15 +69,31 @@ func runRole(ctx context.Context, o options) error {
 		},
 	}
 	maps.Copy(roles, repairRoles)
+	maps.Copy(roles, exportRoles)
 	role, ok := roles[o.role]
 	if !ok {
 		return fmt.Errorf("no role %q", o.role)
 	}
+	return measured(o, func() (result, error) { return role(ctx, o, js) })
+}
+
+// localRoles need no server.
+var localRoles = map[string]func(context.Context, options) (result, error){
+	"transfer":    transferRole,
+	"big-fill":    bigFill,
+	"big-export":  bigExport,
+	"big-publish": bigPublish,
+	"big-import":  bigImport,
+	"big-digest":  bigDigest,
+}
+
+// measured runs a role and writes down what it says.
+func measured(o options, role func() (result, error)) error {
 	stop, err := profile(o)
 	if err != nil {
 		return err
 	}
-	r, err := role(ctx, o, js)
+	r, err := role()
 	if stopErr := stop(); err == nil {
 		err = stopErr
 	}
@@ -152,17 +171,21 @@ func update(ctx context.Context, o options, js jetstream.JetStream) (result, err
 
 // publish puts n values with many in flight, and waits for all of them to be stored.
 func publish(ctx context.Context, js jetstream.JetStream, n int, key func(int) int, node byte) (result, error) {
+	return publishTo(ctx, js, bucketName, n, func(i int) (string, []byte, error) { return routeOf(key(i), node) })
+}
+
+func publishTo(ctx context.Context, js jetstream.JetStream, bucket string, n int, of func(i int) (string, []byte, error)) (result, error) {
 	async, err := jetstream.New(js.Conn(), jetstream.WithPublishAsyncMaxPending(4096))
 	if err != nil {
 		return result{}, err
 	}
 	m := startMeter()
 	for i := range n {
-		k, v, err := routeOf(key(i), node)
+		k, v, err := of(i)
 		if err != nil {
 			return result{}, err
 		}
-		if _, err := async.PublishAsync("$KV."+bucketName+"."+k, v, jetstream.WithStallWait(time.Minute)); err != nil {
+		if _, err := async.PublishAsync("$KV."+bucket+"."+k, v, jetstream.WithStallWait(time.Minute)); err != nil {
 			return result{}, err
 		}
 	}

@@ -47,36 +47,43 @@ type Server struct {
 	buckets atomic.Int64
 }
 
-// New starts a server and kills it at the test's end. For the rest of the test the environment has its credentials, for
-// clients that read them there, and nothing else of the user's that they read.
+// New starts a server and kills it at the test's end. For the rest of the test the environment is Env, with no
+// configuration of the user's.
 func New(t *testing.T) *Server {
 	t.Helper()
-	binary, err := Build(t.Context())
+	s, err := Start(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	for range starts {
-		s, err := start(t.Context(), binary, dir)
-		if errors.Is(err, errExited) {
-			t.Log(err)
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.stop)
-		none := filepath.Join(t.TempDir(), "none")
-		for name, value := range map[string]string{
-			"AWS_ACCESS_KEY_ID": s.Key, "AWS_SECRET_ACCESS_KEY": s.Secret, "AWS_SESSION_TOKEN": "", "AWS_PROFILE": "",
-			"AWS_CONFIG_FILE": none, "AWS_SHARED_CREDENTIALS_FILE": none, "AWS_EC2_METADATA_DISABLED": "true", "AWS_CA_BUNDLE": "",
-		} {
-			t.Setenv(name, value)
-		}
-		return s
+	t.Cleanup(s.Stop)
+	for name, value := range s.Env(filepath.Join(t.TempDir(), "none")) {
+		t.Setenv(name, value)
 	}
-	t.Fatalf("s3test: the server exited %d times", starts)
-	return nil
+	return s
+}
+
+// Start starts a server whose buckets are in dir, for a program that is no test. The caller stops it.
+func Start(ctx context.Context, dir string) (*Server, error) {
+	binary, err := Build(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for range starts {
+		var s *Server
+		if s, err = start(ctx, binary, dir); !errors.Is(err, errExited) {
+			return s, err
+		}
+	}
+	return nil, fmt.Errorf("%w %d times: %w", errExited, starts, err)
+}
+
+// Env is the environment of a client that reads the server's credentials there, and nothing else of the user's. No file
+// is called none.
+func (s *Server) Env(none string) map[string]string {
+	return map[string]string{
+		"AWS_ACCESS_KEY_ID": s.Key, "AWS_SECRET_ACCESS_KEY": s.Secret, "AWS_SESSION_TOKEN": "", "AWS_PROFILE": "",
+		"AWS_CONFIG_FILE": none, "AWS_SHARED_CREDENTIALS_FILE": none, "AWS_EC2_METADATA_DISABLED": "true", "AWS_CA_BUNDLE": "",
+	}
 }
 
 // Build makes the server's program, or finds it made, and returns its path. Processes that do so at once wait for each
@@ -132,7 +139,7 @@ func start(ctx context.Context, binary, dir string) (*Server, error) {
 		Credentials: credentials.NewStaticCredentialsProvider(s.Key, s.Secret, ""),
 	})
 	if err := s.ready(ctx); err != nil {
-		s.stop()
+		s.Stop()
 		return nil, fmt.Errorf("%w\n%s", err, out.String())
 	}
 	return s, nil
@@ -167,7 +174,8 @@ func (s *Server) ready(ctx context.Context) error {
 	}
 }
 
-func (s *Server) stop() {
+// Stop kills the server.
+func (s *Server) Stop() {
 	_ = s.cmd.Process.Kill()
 	<-s.done
 }
@@ -178,10 +186,19 @@ func (s *Server) Client() *s3.Client { return s.client }
 // Bucket makes an empty bucket and returns its URL.
 func (s *Server) Bucket(t *testing.T) string {
 	t.Helper()
-	name := fmt.Sprintf("bucket-%d", s.buckets.Add(1))
-	if _, err := s.client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String(name)}); err != nil {
+	place, err := s.NewBucket(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
+	return place
+}
+
+// NewBucket makes an empty bucket and returns its URL.
+func (s *Server) NewBucket(ctx context.Context) (string, error) {
+	name := fmt.Sprintf("bucket-%d", s.buckets.Add(1))
+	if _, err := s.client.CreateBucket(ctx, &s3.CreateBucketInput{Bucket: aws.String(name)}); err != nil {
+		return "", fmt.Errorf("s3test: make bucket %s: %w", name, err)
+	}
 	q := url.Values{"region": {Region}, "use_path_style": {"true"}, "endpoint": {s.Endpoint}}
-	return "s3://" + name + "?" + q.Encode()
+	return "s3://" + name + "?" + q.Encode(), nil
 }

@@ -49,10 +49,7 @@ func validate[S, A any](m Model[S, A], o Options) error {
 
 // run searches level by level. What is violated in a level is found before the next one is met.
 func (s *search[S, A]) run(r *Report) {
-	if s.begin() > s.max {
-		r.Truncated = true
-		return
-	}
+	s.begin()
 	for len(s.level) > 0 {
 		r.States, r.Depth = s.first+len(s.level), s.depth
 		found := append(s.pending, s.judge()...)
@@ -106,9 +103,6 @@ func add(all []found, f found) []found {
 }
 
 func (s *search[S, A]) violations(all []found, r *Report) {
-	slices.SortFunc(all, func(a, b found) int {
-		return slices.Compare([]int{a.state, a.action, a.prop}, []int{b.state, b.action, b.prop})
-	})
 	for _, f := range all {
 		way := s.way(f.state)
 		if f.action >= 0 {
@@ -121,7 +115,7 @@ func (s *search[S, A]) violations(all []found, r *Report) {
 // violation adds the trace of a way.
 func (s *search[S, A]) violation(prop int, way []int, r *Report) {
 	p := s.props[prop]
-	t, err := replay(s.m, way, []Property[S]{p})
+	t, err := replay(s.m, way, []Property[S]{p}, s.max)
 	if err == nil && len(t.Violated) == 0 {
 		err = errors.New("it is not violated when replayed: Actions, Next, Encode or the property depend on more than their arguments")
 	}

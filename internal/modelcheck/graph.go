@@ -141,7 +141,7 @@ func (g *graph) cycle(goal []bool) int {
 		}
 	)
 	for root := range g.states() {
-		if goal[root] || order[root] != 0 {
+		if order[root] != 0 {
 			continue
 		}
 		for visit(root); len(calls) > 0; {

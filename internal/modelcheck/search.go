@@ -60,8 +60,8 @@ func newSearch[S, A any](m Model[S, A], o Options) *search[S, A] {
 	return s
 }
 
-// begin makes the first level and returns how many states it has.
-func (s *search[S, A]) begin() int {
+// begin makes the first level.
+func (s *search[S, A]) begin() {
 	var enc []byte
 	for i, state := range s.m.Init {
 		enc = s.m.Encode(state, enc[:0])
@@ -73,7 +73,6 @@ func (s *search[S, A]) begin() int {
 		s.level, s.keys, s.roots = append(s.level, state), append(s.keys, key), append(s.roots, i)
 		s.parents, s.actions = append(s.parents, noParent), append(s.actions, 0)
 	}
-	return len(s.level)
 }
 
 // chunks calls do for the parts of 0 to n, each by one of the workers.
@@ -203,9 +202,7 @@ func (s *search[S, A]) expand() (e expanded) {
 		}
 	}
 	e.steps, e.ends = merge(steps), merge(ends)
-	if e.invalid == nil {
-		s.settle(parts)
-	}
+	s.settle(parts)
 	return e
 }
 
@@ -247,7 +244,7 @@ func (s *search[S, A]) expandChunk(p *part[S], from, to int) (newStates int) {
 		}
 		enc = s.m.Encode(state, enc[:0])
 		if key, ok := s.seen.find(enc); !ok || key != s.keys[i] {
-			p.invalid = fmt.Errorf("Actions, Next, Encode or a property changed a state, which is now %s", s.m.showState(state))
+			p.invalid = fmt.Errorf("a state was changed by Actions, Next, Encode or a property, and is now %s", s.m.showState(state))
 			return newStates
 		}
 		if p.transitions == before {

@@ -68,18 +68,18 @@ func (t Trace) Snippet() string {
 // Replay takes the given steps: first the place of a state in Init, then each action's place among what Actions gives.
 // The trace says what it violates. A Reachable property is judged by a search from the last state on.
 func Replay[S, A any](m Model[S, A], steps []int) (Trace, error) {
-	return replay(m, steps, m.Properties)
+	return replay(m, steps, m.Properties, defaultMaxStates)
 }
 
-// replay judges the given properties only.
-func replay[S, A any](m Model[S, A], steps []int, props []Property[S]) (Trace, error) {
+// replay judges the given properties only, a Reachable one by at most maxStates.
+func replay[S, A any](m Model[S, A], steps []int, props []Property[S], maxStates int) (Trace, error) {
 	states, actions, err := follow(m, steps)
 	if err != nil {
 		return Trace{}, err
 	}
 	t := m.trace(states, actions, steps)
 	for _, p := range props {
-		at, violated := m.violates(p, states, actions)
+		at, violated := m.violates(p, states, actions, maxStates)
 		if violated {
 			t.Violated = append(t.Violated, p.Name)
 			t.LoopsTo = max(t.LoopsTo, at)
@@ -110,7 +110,7 @@ func follow[S, A any](m Model[S, A], steps []int) (states []S, actions []A, err 
 }
 
 // violates judges a property on a way; loopsTo is where it is at its end again, when that is what violates it, else -1.
-func (m Model[S, A]) violates(p Property[S], states []S, actions []A) (loopsTo int, violated bool) {
+func (m Model[S, A]) violates(p Property[S], states []S, actions []A, maxStates int) (loopsTo int, violated bool) {
 	last := states[len(states)-1]
 	switch p.kind {
 	case always:
@@ -125,7 +125,7 @@ func (m Model[S, A]) violates(p Property[S], states []S, actions []A) (loopsTo i
 	case terminal:
 		return -1, !p.holds(last) && !m.leaves(last, func(A) bool { return true })
 	case reachable:
-		return -1, !m.reaches(last, p.holds)
+		return -1, !m.reaches(last, p.holds, maxStates)
 	case fairEventually:
 		if !p.holds(last) && !m.leaves(last, m.fair) {
 			return -1, true
@@ -142,12 +142,11 @@ func all[S any](states []S, holds func(S) bool) bool {
 
 func (m Model[S, A]) fair(a A) bool { return m.Fair == nil || m.Fair(a) }
 
-// reaches reports whether goal can be reached from s. When that is not known, because there are too many states, it is
-// true.
-func (m Model[S, A]) reaches(s S, goal func(S) bool) bool {
+// reaches reports whether goal can be reached from s. It is true too when there are too many states to know it.
+func (m Model[S, A]) reaches(s S, goal func(S) bool, maxStates int) bool {
 	m.Init = []S{s}
 	m.Properties = []Property[S]{Always("no goal", func(s S) bool { return !goal(s) })}
-	r := Check(m, Options{})
+	r := Check(m, Options{MaxStates: maxStates})
 	return r.Truncated || len(r.Violations) > 0
 }
 

@@ -139,7 +139,9 @@ type logDisk struct {
 
 func newLogDisk() *logDisk { return &logDisk{tree: newTree()} }
 
-func (d *logDisk) cut(percent int, rng *rand.Rand) disk { return &logDisk{tree: d.tree.cut(percent, rng)} }
+func (d *logDisk) cut(percent int, rng *rand.Rand) disk {
+	return &logDisk{tree: d.tree.cut(percent, rng)}
+}
 
 func (d *logDisk) has(dir string) bool {
 	names, err := treeFS{tree: d.tree}.ReadDir(dir)

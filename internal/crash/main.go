@@ -2,7 +2,7 @@
 // the fold at its own cursor, or it is refused. It ends with the counts.
 //
 //	go run ./internal/crash
-//	go run ./internal/crash -only pebble/sync -seed 3
+//	go run ./internal/crash -only power/pebble/sync -seed 3
 package main
 
 import (
@@ -24,14 +24,27 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(exitCode(ctx))
+}
+
+// exitCode does what this process is for.
+func exitCode(ctx context.Context) int {
+	if child, err := runChild(ctx, os.Stdout); child {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return exitWrong
+		}
+		return 0
+	}
 	wrong, err := run(ctx, os.Args[1:], os.Stdout)
-	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "crash:", err)
 	}
 	if err != nil || wrong {
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }
 
 // choice is what to do of all there is.
@@ -84,19 +97,45 @@ type part struct {
 	run  func(context.Context)
 }
 
+var modes = []storetest.Mode{storetest.ModeSync, storetest.ModeInterval, storetest.ModeNone}
+
+// parts are all parts, each of which a run can be limited to.
 func (c *choice) parts(t *tally, cache *pebble.Cache) (all []part) {
 	p, again := c.plans()
-	for _, mode := range []storetest.Mode{storetest.ModeSync, storetest.ModeInterval, storetest.ModeNone} {
-		for _, l := range []*life{
-			{name: "pebble/" + string(mode), disk: func() disk { return newPebbleDisk(cache) }},
-			{name: "log/" + string(mode), disk: func() disk { return newLogDisk() }},
-		} {
-			l.mode, l.seed, l.plan, l.again, l.tally, l.truth = mode, c.seed, p, again, t, newTruth(c.seed, true)
-			all = append(all, part{l.name, l.run})
+	for _, mode := range modes {
+		name := func(what, store string) string { return what + "/" + store + "/" + string(mode) }
+		lives := map[string]func() disk{
+			"pebble": func() disk { return newPebbleDisk(cache) },
+			"log":    func() disk { return newLogDisk() },
+		}
+		for _, store := range []string{"log", "pebble"} {
+			l := &life{name: name("power", store), seed: c.seed, mode: mode, truth: newTruth(c.seed, true), disk: lives[store], plan: p, again: again, tally: t}
+			k := &kills{name: name("kill", store), store: store, seed: c.seed, mode: mode, cycles: c.size(60, 1000), tally: t}
+			f := &faults{name: name("fault", store), seed: c.seed, mode: mode, tally: t, only: c.op, percents: p.percents}
+			sweep := f.logs
+			if f.step = 1; store == "pebble" {
+				sweep, f.step = f.pebble, c.size(60, 3)
+			}
+			all = append(all, part{l.name, l.run}, part{k.name, k.run}, part{f.name, sweep})
 		}
 	}
-	slices.SortFunc(all, func(a, b part) int { return strings.Compare(a.name, b.name) })
+	d := damage{seed: c.seed, tally: t, deep: c.deep}
+	d.name = "damage/log"
+	all = append(all, part{d.name, d.logs})
+	for _, store := range []string{"log", "pebble"} {
+		a := &artifacts{damage: d, store: store}
+		a.name = "damage/artifact/" + store
+		all = append(all, part{a.name, a.run})
+	}
+	slices.SortStableFunc(all, func(a, b part) int { return strings.Compare(a.name, b.name) })
 	return all
+}
+
+func (c *choice) size(few, many int) int {
+	if c.deep {
+		return many
+	}
+	return few
 }
 
 // plans are those of a life, and of the disks of it that are opened again.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/typedfold/fold/runtime/artifact"
 	"github.com/typedfold/fold/runtime/artifact/objects"
+	"github.com/typedfold/fold/runtime/artifact/transport"
 	"github.com/typedfold/fold/runtime/store"
 	"github.com/typedfold/fold/runtime/store/logstore"
 	"github.com/typedfold/fold/runtime/store/pebblestore"
@@ -77,6 +78,13 @@ func (p *program) export(ctx context.Context, f *exportFlags, dir string, told *
 	if err := f.check(); err != nil {
 		return err
 	}
+	var d *destination
+	if f.publish != "" {
+		if d, err = f.destination(ctx, told); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, d.close()) }()
+	}
 	to := f.to
 	if to == "" {
 		parent := f.scratch
@@ -90,13 +98,13 @@ func (p *program) export(ctx context.Context, f *exportFlags, dir string, told *
 		defer func() { err = errors.Join(err, scratch.Remove()) }()
 		to = filepath.Join(scratch.Dir(), "artifact")
 	}
-	m, err := exportStore(ctx, dir, f.store, to, told)
+	m, err := f.exportStore(ctx, p.env, dir, to, d, told)
 	if err != nil {
 		return err
 	}
 	done := exported{To: f.to, Artifact: artifactOf(&m)}
-	if f.publish != "" {
-		if done.Published, err = f.send(ctx, p.env, to, m, told); err != nil {
+	if d != nil {
+		if done.Published, err = f.send(ctx, to, m, d, told); err != nil {
 			return err
 		}
 	}
@@ -107,14 +115,26 @@ func (p *program) export(ctx context.Context, f *exportFlags, dir string, told *
 	return nil
 }
 
-// exportStore opens a store under its lock and exports it.
-func exportStore(ctx context.Context, dir, kind, to string, told *progress) (m artifact.Manifest, err error) {
+// exportStore opens a store under its lock and exports it, once the server can be reached if d needs it.
+func (f *exportFlags) exportStore(ctx context.Context, env func(string) string, dir, to string, d *destination, told *progress) (m artifact.Manifest, err error) {
 	told.now("opening the store")
-	s, err := openWritable(dir, kind)
+	s, err := openWritable(dir, f.store)
 	if err != nil {
 		return m, lockedError(err)
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
+	if d != nil {
+		bucket, err := store.Meta(s, store.MetaBucket)
+		if err != nil {
+			return m, err
+		}
+		if d.log, err = f.connect(ctx, env, string(bucket), told); err != nil {
+			return m, err
+		}
+		if _, err := d.log.Live(ctx); err != nil {
+			return m, err
+		}
+	}
 	told.now("exporting")
 	return artifact.Export(ctx, s, to, artifact.ExportOptions{})
 }
@@ -150,19 +170,25 @@ func ballastIn(dir string) int64 {
 	return -1
 }
 
-// send publishes the artifact in a folder.
-func (f *exportFlags) send(ctx context.Context, env func(string) string, dir string, m artifact.Manifest, told *progress) (_ *published, err error) {
-	live, err := f.connect(ctx, env, m.Bucket, told)
-	if err != nil {
-		return nil, err
-	}
-	defer live.close()
+// destination is where an artifact is published.
+type destination struct {
+	*transport.Transport
+	store objects.Store
+	log   *liveLog // nil until the bucket is known
+}
+
+// destination opens the object store and proves its conditional write.
+func (f *exportFlags) destination(ctx context.Context, told *progress) (_ *destination, err error) {
 	told.now("opening the object store")
 	opened, err := openers.Open(ctx, f.publish, objects.Options{})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, opened.Close()) }()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, opened.Close())
+		}
+	}()
 	s, err := objects.ForPublishing(ctx, opened, f.key, f.nonAtomic)
 	if err != nil {
 		return nil, err
@@ -171,8 +197,20 @@ func (f *exportFlags) send(ctx context.Context, env func(string) string, dir str
 	if err != nil {
 		return nil, err
 	}
+	return &destination{Transport: t, store: opened}, nil
+}
+
+func (d *destination) close() error {
+	if d.log != nil {
+		d.log.close()
+	}
+	return d.store.Close()
+}
+
+// send publishes the artifact in a folder.
+func (f *exportFlags) send(ctx context.Context, dir string, m artifact.Manifest, d *destination, told *progress) (*published, error) {
 	told.now("publishing")
-	out, err := t.Publish(ctx, dir, m, live.Live)
+	out, err := d.Publish(ctx, dir, m, d.log.Live)
 	if err != nil {
 		return nil, err
 	}

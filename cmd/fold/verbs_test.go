@@ -299,13 +299,13 @@ func TestRemoteUsage(t *testing.T) {
 	_, export := w.fold(t, storeLog)
 	s := newShelf(t)
 	for _, args := range [][]string{
-		{"verify"}, {"verify", s.url}, {"verify", "ftp://x", "--key", "a"}, {"verify", s.url, "--key", "../a"}, {"verify", s.url, "--key", "a/"}, {"verify", export, "--key", "a"},
+		{"verify"}, {"verify", s.url}, {"verify", "ftp://user:geheim@x", "--key", "a"}, {"verify", s.url, "--key", "../a"}, {"verify", s.url, "--key", "a/"}, {"verify", export, "--key", "a"},
 		{"artifacts", s.url}, {"artifacts", s.dir, "--key", "a"}, {"import", export}, {"import", export, "--to", "x", "--server", "y"},
 		{"import", s.url, "--key", "a", "--to", "x", "--generation", "y", "--bucket", "z"},
 		{"export", export}, {"export", export, "--to", filepath.Join(t.TempDir(), "x")}, {"export", export, "--to", "x", "--key", "a"},
 		{"export", export, "--publish", s.url}, {"diff", export}, {"diff", export, export, "--examples", "-1"}, {"diff", export, export, "--timeout", "-1s"},
 	} {
-		if r := run(t, nil, args...); r.code != exitUsage || r.out != "" {
+		if r := run(t, nil, args...); r.code != exitUsage || r.out != "" || strings.Contains(r.err, "geheim") {
 			t.Errorf("%q: code %d, %s%s", args, r.code, r.out, r.err)
 		}
 	}
@@ -387,6 +387,13 @@ func TestS3GoesRound(t *testing.T) {
 	}
 	if v := read[verified](t, run(t, nil, append([]string{"verify"}, args...)...)); v.Store.Digest != w.digest(t) {
 		t.Errorf("verified %+v", v)
+	}
+	secret := strings.Replace(s.url, "http%3A%2F%2F", "http%3A%2F%2Fuser%3Ageheim%40", 1)
+	for _, more := range [][]string{nil, {"--json"}} {
+		r := run(t, nil, append([]string{"verify", secret, "--key", "node/a"}, more...)...)
+		if r.code != exitOK || secret == s.url || strings.Contains(r.out+r.err, "geheim") || !strings.Contains(r.out, "***") {
+			t.Errorf("code %d, %s%s", r.code, r.out, r.err)
+		}
 	}
 	to := filepath.Join(t.TempDir(), "new")
 	if i := read[imported](t, run(t, nil, append([]string{"import", "--to", to}, args...)...)); i.Artifact.Name != e.Artifact.Name {

@@ -10,10 +10,14 @@ import (
 
 // All are the models, in the order they are run and printed.
 func All() []modelcheck.Case {
-	return slices.Concat[[]modelcheck.Case]()
+	return slices.Concat(
+		appliedModels(),
+	)
 }
 
 // Mutations are models that are wrong on purpose: a kernel's input is forged, or a step of the machine undone.
 func Mutations() []modelcheck.Mutation {
-	return slices.Concat[[]modelcheck.Mutation]()
+	return slices.Concat(
+		appliedMutations(),
+	)
 }

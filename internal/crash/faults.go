@@ -12,8 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -223,23 +221,16 @@ func (f *faults) pebble(ctx context.Context) {
 		at     int64
 		sticky bool
 	}
-	todo := make(chan one)
-	var workers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			t := newTruth(f.seed, true)
-			for o := range todo {
-				_, _, err := f.onePebble(ctx, t, o.at, o.sticky)
-				if err != nil {
-					err = fmt.Errorf("operation %d fails: %w", o.at, err)
-				}
-				f.tally.clone(f.name, err, f.replay(o.at, o.sticky))
-			}
-		})
-	}
-	f.each(ops, func(at int64, sticky bool) { todo <- one{at, sticky} })
-	close(todo)
-	workers.Wait()
+	t := newTruth(f.seed, true)
+	sweep := newParallel(func(o one) {
+		_, _, err := f.onePebble(ctx, t, o.at, o.sticky)
+		if err != nil {
+			err = fmt.Errorf("operation %d fails: %w", o.at, err)
+		}
+		f.tally.clone(f.name, err, f.replay(o.at, o.sticky))
+	})
+	f.each(ops, func(at int64, sticky bool) { sweep.add(one{at, sticky}) })
+	sweep.wait()
 }
 
 func (f *faults) onePebble(ctx context.Context, t *truth, at int64, sticky bool) (p progress, ops int64, err error) {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
-	"sync"
 	"sync/atomic"
 
 	"github.com/typedfold/fold/runtime/kv"
@@ -29,20 +27,11 @@ type life struct {
 
 // run lives the life, and looks at all disks that the power cuts left.
 func (l *life) run(ctx context.Context) {
-	left := make(chan moment, 4)
-	var lookers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		lookers.Go(func() {
-			for m := range left {
-				l.judge(ctx, &m)
-			}
-		})
-	}
+	left := newParallel(func(m moment) { l.judge(ctx, &m) })
 	d := l.disk()
-	w := &watch{plan: l.plan, disk: d, out: func(m moment) { left <- m }}
+	w := &watch{plan: l.plan, disk: d, out: left.add}
 	err := l.live(ctx, d, w)
-	close(left)
-	lookers.Wait()
+	left.wait()
 	l.tally.failed(l.name, err, l.replay(nil))
 }
 

@@ -121,7 +121,9 @@ func (c *choice) parts(t *tally, cache *pebble.Cache) (all []part) {
 	}
 	d := damage{seed: c.seed, tally: t, deep: c.deep}
 	d.name = "damage/log"
-	all = append(all, part{d.name, d.logs})
+	files := &pebbleFiles{damage: d, cache: cache}
+	files.name = "damage/pebble"
+	all = append(all, part{d.name, d.logs}, part{files.name, files.run})
 	for _, store := range []string{"log", "pebble"} {
 		a := &artifacts{damage: d, store: store}
 		a.name = "damage/artifact/" + store

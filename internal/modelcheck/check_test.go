@@ -294,6 +294,8 @@ func TestHelpersFail(t *testing.T) {
 	f.require(t, "a mutation whose other property is ignored", "")
 	modelcheck.RequireCaught(f, glassOf(whole, never), o, "never", 9)
 	f.require(t, "a mutation that another property catches before what never happens", `"never" is not what is caught`)
+	modelcheck.RequireCaught(f, glassOf(modelcheck.Always("high", func(glass) bool { return true }), never), o, "high", 9)
+	f.require(t, "a mutation that keeps its property and makes a witness impossible", `"high" is not what is caught`)
 	modelcheck.RequireCaught(f, glassOf(low, never), o, "low", 2)
 	f.require(t, "a mutation that also ends before its witness", "")
 	modelcheck.RequireReplay(f, glassOf(low), []int{0, 1})

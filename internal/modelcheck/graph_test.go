@@ -82,6 +82,8 @@ func (w web) round(s int) int {
 type expected struct {
 	lengths map[string]int // of the shortest ways to where a property is violated
 	met     bool           // the Sometimes
+
+	states, transitions, depth int
 }
 
 func (w web) expect() expected {
@@ -100,9 +102,13 @@ func (w web) expect() expected {
 			continue
 		}
 		e.met = e.met || w.goal[s]
+		e.states, e.depth = e.states+1, max(e.depth, n)
 		leaves, comes := false, w.goal[s]
 		for _, a := range w.arrows[s] {
 			leaves = leaves || !a.blocked
+			if !a.blocked {
+				e.transitions++
+			}
 			note(a.wrong && !a.blocked, "step", n+1)
 		}
 		for to, steps := range w.distances([]int{s}, anyArrow) {
@@ -129,6 +135,9 @@ func (w web) judge(t *testing.T, r modelcheck.Report, saw map[string]int) {
 	}
 	if shortest == far {
 		names = []string{"reachable", "eventually"}
+	}
+	if shortest == far && (r.States != e.states || r.Transitions != e.transitions || r.Depth != e.depth) {
+		t.Errorf("%v; want %+v", r, e)
 	}
 	want := map[string]int{}
 	for _, name := range names {

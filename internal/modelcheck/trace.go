@@ -155,7 +155,7 @@ func (m Model[S, A]) loop(goal func(S) bool, states []S, actions []A) int {
 	end := len(actions)
 	encoded := m.Encode(states[end], nil)
 	at := -1
-	for i := end - 1; i >= 0 && m.fair(actions[i]) && !goal(states[i]) && !goal(states[i+1]); i-- {
+	for i := end - 1; i >= 0 && m.fair(actions[i]) && !goal(states[i]); i-- {
 		if bytes.Equal(encoded, m.Encode(states[i], nil)) {
 			at = i
 		}

@@ -15,7 +15,7 @@ type Model[S, A any] struct {
 	// Next is the state after a. It leaves s as it was. With ok false, a cannot happen after all and is no transition.
 	Next func(s S, a A) (next S, ok bool)
 	// Encode appends bytes that are equal for equal states and differ for different ones. States that are alike up to
-	// a symmetry are one state when it encodes their canonical form.
+	// a symmetry are one state when it encodes their canonical form; properties then judge them alike.
 	Encode     func(s S, out []byte) []byte
 	Properties []Property[S]
 	// Fair reports whether a belongs to the world where nothing fails any more; nil: every action does.

@@ -93,6 +93,11 @@ models-deep: ## The same with the models that take long
 mutants: ## Check that the models catch each of their mutations
 	$(GO) run ./internal/modelcheck/cmd/models -mutants
 
+.PHONY: crash
+crash: ## Cut the power, kill processes and damage files under the stores and artifacts, far more than the tests do
+	$(GO) build -o .tmp/crash ./internal/crash
+	.tmp/crash
+
 .PHONY: bench
 bench: ## Measure what the README and the decisions quote; the last lines are the ratios
 	$(GO) run ./internal/bench

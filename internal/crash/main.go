@@ -54,23 +54,16 @@ type choice struct {
 	cut     uint64
 	op      int
 	percent int
-	deep    bool
+	quick   bool
 }
 
 func run(ctx context.Context, args []string, out io.Writer) (wrong bool, err error) {
-	c := choice{}
-	fs := flag.NewFlagSet("crash", flag.ContinueOnError)
-	fs.StringVar(&c.only, "only", "", "the part to do, by the beginning of its name")
-	fs.Uint64Var(&c.seed, "seed", 1, "the seed of the batches")
-	fs.IntVar(&c.op, "op", 0, "the one operation to cut the power before")
-	fs.IntVar(&c.percent, "percent", -1, "how much to keep of what was not synced then")
-	fs.Uint64Var(&c.cut, "cut", 1, "the seed of what to keep")
-	fs.BoolVar(&c.deep, "deep", false, "do far more of it")
-	if err := fs.Parse(args); err != nil {
+	c, err := parse(args)
+	if err != nil {
 		return false, err
 	}
 	t := newTally(out)
-	cache := pebble.NewCache(16 << 20)
+	cache := pebble.NewCache(cacheBytes)
 	defer cache.Unref()
 	done := 0
 	for _, p := range c.parts(t, cache) {
@@ -92,6 +85,20 @@ func run(ctx context.Context, args []string, out io.Writer) (wrong bool, err err
 	return t.wrong > 0, nil
 }
 
+// cacheBytes is the block cache that all stores share.
+const cacheBytes = 16 << 20
+
+func parse(args []string) (c choice, err error) {
+	fs := flag.NewFlagSet("crash", flag.ContinueOnError)
+	fs.StringVar(&c.only, "only", "", "the part to do, by the beginning of its name")
+	fs.Uint64Var(&c.seed, "seed", 1, "the seed of the batches")
+	fs.IntVar(&c.op, "op", 0, "the one operation to cut the power before")
+	fs.IntVar(&c.percent, "percent", -1, "how much to keep of what was not synced then")
+	fs.Uint64Var(&c.cut, "cut", 1, "the seed of what to keep")
+	fs.BoolVar(&c.quick, "quick", false, "do a little of everything, as the tests do")
+	return c, fs.Parse(args)
+}
+
 type part struct {
 	name string
 	run  func(context.Context)
@@ -110,16 +117,16 @@ func (c *choice) parts(t *tally, cache *pebble.Cache) (all []part) {
 		}
 		for _, store := range []string{"log", "pebble"} {
 			l := &life{name: name("power", store), seed: c.seed, mode: mode, truth: newTruth(c.seed, true), disk: lives[store], plan: p, again: again, tally: t}
-			k := &kills{name: name("kill", store), store: store, seed: c.seed, mode: mode, cycles: c.size(60, 1000), tally: t}
+			k := &kills{name: name("kill", store), store: store, seed: c.seed, mode: mode, cycles: c.size(10, 300), tally: t}
 			f := &faults{name: name("fault", store), seed: c.seed, mode: mode, tally: t, only: c.op, percents: p.percents}
 			sweep := f.logs
 			if f.step = 1; store == "pebble" {
-				sweep, f.step = f.pebble, c.size(60, 3)
+				sweep, f.step = f.pebble, c.size(120, 3)
 			}
 			all = append(all, part{l.name, l.run}, part{k.name, k.run}, part{f.name, sweep})
 		}
 	}
-	d := damage{seed: c.seed, tally: t, deep: c.deep}
+	d := damage{seed: c.seed, tally: t, deep: !c.quick}
 	d.name = "damage/log"
 	files := &pebbleFiles{damage: d, cache: cache}
 	files.name = "damage/pebble"
@@ -134,19 +141,19 @@ func (c *choice) parts(t *tally, cache *pebble.Cache) (all []part) {
 }
 
 func (c *choice) size(few, many int) int {
-	if c.deep {
-		return many
+	if c.quick {
+		return few
 	}
-	return few
+	return many
 }
 
 // plans are those of a life, and of the disks of it that are opened again.
 func (c *choice) plans() (p, again plan) {
-	p = plan{every: 29, syncs: 7, percents: []int{0, 50, 100}, seeds: []uint64{1, 2}, nested: 60}
-	again = plan{every: 5, syncs: 2, percents: p.percents, seeds: p.seeds}
-	if c.deep {
-		p = plan{every: 1, syncs: 1, percents: []int{0, 20, 50, 80, 100}, seeds: []uint64{1, 2, 3}, nested: 200}
-		again = plan{every: 1, syncs: 1, percents: p.percents, seeds: p.seeds}
+	p = plan{every: 1, syncs: 1, percents: []int{0, 20, 50, 80, 100}, seeds: []uint64{1, 2}, nested: 200}
+	again = plan{every: 1, syncs: 1, percents: []int{0, 50, 100}, seeds: p.seeds}
+	if c.quick {
+		p = plan{every: 43, syncs: 13, percents: []int{0, 50, 100}, seeds: []uint64{1}, nested: 50}
+		again = plan{every: 9, syncs: 4, percents: p.percents, seeds: p.seeds}
 	}
 	if c.op != 0 {
 		p = plan{op: c.op, percents: []int{c.percent}, seeds: []uint64{c.cut}, nested: 1}

@@ -33,6 +33,8 @@ const (
 	heavyValue  = 1 << 10
 	// leadIn is how many updates come before a checkpoint: what it has to flush.
 	leadIn = 100
+	// checkpointsARound are more than one: a checkpoint is short, and a busy machine holds it up now and then.
+	checkpointsARound = 3
 )
 
 var exportRoles = map[string]func(context.Context, options, jetstream.JetStream) (result, error){
@@ -157,14 +159,25 @@ func (x *exporting) start(ctx context.Context) error {
 }
 
 func (x *exporting) rounds(ctx context.Context) error {
+	checkpoints, wholes := [2]func(context.Context) error{x.held, x.checkpoint}, [2]func(context.Context) error{x.export, x.parts}
 	for i := range x.o.rounds {
-		pairs := [][2]func(context.Context) error{{x.held, x.checkpoint}, {x.export, x.parts}}
-		for _, p := range pairs {
-			for n := range p {
-				if err := p[(n+i)%2](ctx); err != nil {
-					return err
-				}
+		for j := range checkpointsARound {
+			if err := inTurn(ctx, checkpoints, i+j); err != nil {
+				return err
 			}
+		}
+		if err := inTurn(ctx, wholes, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inTurn runs both, in an order that changes with i.
+func inTurn(ctx context.Context, pair [2]func(context.Context) error, i int) error {
+	for n := range pair {
+		if err := pair[(n+i)%2](ctx); err != nil {
+			return err
 		}
 	}
 	return nil

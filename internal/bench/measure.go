@@ -86,7 +86,7 @@ func (r result) timesText() string {
 	for _, name := range slices.Sorted(maps.Keys(r.Times)) {
 		all = append(all, fmt.Sprintf("%s %.0f ms", name, median(r.Times[name])*1e3))
 	}
-	return fmt.Sprintf("medians of %d: %s; peak %.0f MB", len(slices.Collect(maps.Values(r.Times))[0]), strings.Join(all, ", "), r.PeakMB)
+	return fmt.Sprintf("medians: %s; peak %.0f MB", strings.Join(all, ", "), r.PeakMB)
 }
 
 // meter measures from its making to done.

@@ -12,32 +12,69 @@ import (
 	"github.com/zeebo/blake3"
 )
 
-// poured is how much is read at once.
-const poured = 1 << 20
+// poured is how much is read at once, and pouring how many such pieces there are while one after the other is hashed.
+const (
+	poured  = 256 << 10
+	pouring = 4
+)
 
-// pour copies size bytes from r to w and hashes them, until ctx ends. Less is io.ErrUnexpectedEOF.
-func pour(ctx context.Context, w io.Writer, r io.Reader, size int64) (h Hash, err error) {
-	hasher := blake3.New()
-	buf := make([]byte, min(poured, max(size, 1)))
+// pour copies size bytes from r to w and hashes them, until ctx ends. Less is io.ErrUnexpectedEOF. It hashes on a
+// goroutine of its own, which has ended when it returns.
+func pour(ctx context.Context, w io.Writer, r io.Reader, size int64) (Hash, error) {
+	h := startHashing(size)
+	err := h.copy(ctx, w, r, size)
+	return h.end(), err
+}
+
+// hashing hashes pieces on its own goroutine.
+type hashing struct {
+	full, free chan []byte
+	sum        chan Hash
+}
+
+// startHashing makes no more room than size bytes need.
+func startHashing(size int64) *hashing {
+	h := &hashing{full: make(chan []byte, pouring), free: make(chan []byte, pouring), sum: make(chan Hash, 1)}
+	for i := int64(0); i < pouring && i*poured < size; i++ {
+		h.free <- make([]byte, min(poured, size))
+	}
+	go func() {
+		hasher := blake3.New()
+		for b := range h.full {
+			_, _ = hasher.Write(b) // never fails
+			h.free <- b
+		}
+		var sum Hash
+		hasher.Sum(sum[:0])
+		h.sum <- sum
+	}()
+	return h
+}
+
+func (h *hashing) copy(ctx context.Context, w io.Writer, r io.Reader, size int64) error {
 	for size > 0 {
 		if err := ctx.Err(); err != nil {
-			return h, err
+			return err
 		}
-		n, err := r.Read(buf[:min(int64(len(buf)), size)])
-		size -= int64(n)
-		_, _ = hasher.Write(buf[:n]) // never fails
-		if _, err := w.Write(buf[:n]); err != nil {
-			return h, err
+		b := <-h.free
+		b = b[:min(int64(cap(b)), size)]
+		if _, err := io.ReadFull(r, b); errors.Is(err, io.EOF) {
+			return io.ErrUnexpectedEOF
+		} else if err != nil {
+			return err
 		}
-		if errors.Is(err, io.EOF) && size > 0 {
-			return h, io.ErrUnexpectedEOF
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
-			return h, err
+		size -= int64(len(b))
+		h.full <- b
+		if _, err := w.Write(b); err != nil {
+			return err
 		}
 	}
-	hasher.Sum(h[:0])
-	return h, nil
+	return nil
+}
+
+func (h *hashing) end() Hash {
+	close(h.full)
+	return <-h.sum
 }
 
 // atEnd fails unless r has no more bytes.

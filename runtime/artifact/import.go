@@ -172,6 +172,7 @@ type intake struct {
 	m     *Manifest
 	o     *Options
 	stage *stage
+	syncs *syncing
 	// whole: the destination is to be an artifact, not a store.
 	whole bool
 }
@@ -227,13 +228,18 @@ func (in *intake) fill(fill func(into *os.Root) error) error {
 		return err
 	}
 	defer into.Close()
-	if err := fill(into); err != nil || !in.whole {
+	in.syncs = newSyncing(in.stage)
+	err = fill(into)
+	if failed := in.syncs.end(); err == nil {
+		err = failed
+	}
+	if err != nil || !in.whole {
 		return err
 	}
 	return in.stage.writeManifest(in.stage.new(), in.m)
 }
 
-// take has write write one file, and syncs it. That the bytes are the right ones is write's to say.
+// take has write write one file, which is synced while the next one is written. That the bytes are the right ones is write's to say.
 func (in *intake) take(into *os.Root, f File, write func(io.Writer) error) error {
 	if err := in.stage.step.at("file"); err != nil {
 		return err
@@ -245,8 +251,8 @@ func (in *intake) take(into *os.Root, f File, write func(io.Writer) error) error
 	if err != nil {
 		return err
 	}
-	if err = write(file); err == nil {
-		err = in.stage.syncFile(file)
+	if err := write(file); err != nil {
+		return errors.Join(err, file.Close())
 	}
-	return errors.Join(err, file.Close())
+	return in.syncs.add(file)
 }

@@ -36,7 +36,7 @@ func load(path string, r io.ReaderAt, size int64) (*loaded, error) {
 		return nil, corrupt(path, 0, "the header does not match its checksum")
 	}
 	l := &loader{path: path, r: r, size: size, off: headerV3Len, out: loaded{table: newTable(), format: versionV3}}
-	l.in = bufio.NewReaderSize(io.NewSectionReader(r, headerV3Len, size-headerV3Len), 256<<10)
+	l.in = bufio.NewReaderSize(io.NewSectionReader(r, headerV3Len, size-headerV3Len), int(min(size, 256<<10)))
 	if err := l.run(); err != nil {
 		return nil, err
 	}

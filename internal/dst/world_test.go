@@ -1,20 +1,20 @@
-package fold_test
+package dst
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"path/filepath"
+	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"google.golang.org/protobuf/proto"
 
+	foldtestv1 "github.com/typedfold/fold/internal/foldtest/gen/foldtest/v1"
 	ft "github.com/typedfold/fold/internal/foldtest/gen/foldtest/v1/foldtestv1fold"
 	fold "github.com/typedfold/fold/runtime"
 	"github.com/typedfold/fold/runtime/kv"
@@ -23,14 +23,16 @@ import (
 	"github.com/typedfold/fold/runtime/store"
 )
 
-// dstStory is what happens to a log and to a fold of it that has to be repaired, or must not be.
-type dstStory struct {
+var quiet = slog.New(slog.DiscardHandler)
+
+// story is what happens to a log and to a fold of it that has to be repaired, or must not be.
+type story struct {
 	name   string
 	limits kvtest.Limits
 	scope  []string // prefixes of tenant.domain; none is the whole bucket
 	repair fold.RepairOptions
 	// before is what happened until the fold starts, during what is to happen while it runs.
-	before, during func(w *dstWorld)
+	before, during func(w *world)
 	// plans are those of the repairs of a run without faults, in turn.
 	plans string
 	// anyRevision: the fold moves to another log, whose revisions say nothing of the ones before.
@@ -41,89 +43,76 @@ type dstStory struct {
 	settlesOwed bool
 	// quits: the fold is asked to end by the story itself.
 	quits bool
+	// saidOnce: the log says but once that the cursor expired. A repair that fails finds it good again, and owes an audit.
+	saidOnce bool
 	// info and list bend what the fold's nth reading of the log's settings, and its nth listing, gives.
-	info func(n int, i kv.LogInfo, w *dstWorld) kv.LogInfo
-	list func(n int, keys []kv.KeyVersion, w *dstWorld) ([]kv.KeyVersion, error)
+	info func(n int, i kv.LogInfo, w *world) kv.LogInfo
+	list func(n int, keys []kv.KeyVersion, w *world) ([]kv.KeyVersion, error)
 }
 
-// dstFault is one thing that goes wrong, at one of the store's applies.
-type dstFault struct {
-	kind string // "" is none
-	at   int    // counted from 1, over all lives
-}
+var dashes = strings.NewReplacer(" ", "-", ",", "")
 
-const (
-	dstTransient   = "transient"    // one apply fails
-	dstStuck       = "stuck"        // so many fail that the fold stops, and is started again, a few times
-	dstCrashBefore = "crash-before" // the process ends, and the apply was not done
-	dstCrashAfter  = "crash-after"  // the process ends, and the apply was done
-	dstShutdown    = "shutdown"     // the fold is asked to end, and is started again
-)
+// id is the story's name as one word.
+func (s *story) id() string { return dashes.Replace(s.name) }
 
-func (f dstFault) String() string {
-	if f.kind == "" {
-		return "none"
-	}
-	return fmt.Sprintf("%s@%d", f.kind, f.at)
-}
-
-// dstRun is one schedule.
-type dstRun struct {
-	story   *dstStory
-	backend string // logstore or pebble
-	face    string // "fold" or "applied"
-	max     int    // of a batch; 0 is the default
-	fault   dstFault
-}
-
-func (r dstRun) String() string {
-	return fmt.Sprintf("%s/%s/%s/%d/%v", r.story.name, r.backend, r.face, r.max, r.fault)
-}
-
-// dstWorld is one schedule's log, fold and artifacts.
-type dstWorld struct {
-	dstRun
+// world is one schedule's log, fold and artifacts.
+type world struct {
+	schedule
 	t     *testing.T
 	dir   string
 	scope kv.Scope
 	log   *kvtest.Log
 	disk  disk
-	disks int
+	plant plant
 
 	artifacts []*memArtifact
-	fetch     func() error      // before an artifact is fetched
-	foreign   map[string]string // rows out of scope, which nobody may touch
+	fetch     func() error   // before an artifact is fetched
+	foreign   map[string]row // rows out of scope, which nobody may touch
+	domain    *domain        // of this life
+	store     *faultStore    // of this life
+	f         *fold.Fold     // of faceFold, with its table
+	routes    ft.RouteTable
+	lives     int
+	tally     tally
 
 	mu        sync.Mutex
 	armed     int // what is still to happen while the fold runs
 	measured  bool
+	bent      bool // the log has lied
 	applies   int
 	infos     int
 	lists     int
+	resumed   int // deliveries of watches that began after a cursor, of the whole bucket
 	committed kv.Cursor
+	told      kv.Cursor // by OnApplied, in this life
+	reported  bool      // in this life
 	plans     []string
 	again     bool // the last report is of a try that another one follows
 	reports   []*fold.RepairReport
 	broken    error  // the first invariant that did not hold
 	quit      func() // asks the fold to end
-	store     *dstStore
-	domain    *dstDomain
-	f         *fold.Fold // of the face "fold", with its table
-	routes    ft.RouteTable
-	lives     int
+	exports   exports
 }
 
-func newDst(t *testing.T, dir string, run dstRun) *dstWorld {
-	w := &dstWorld{dstRun: run, t: t, dir: dir, foreign: map[string]string{}}
-	w.log = kvtest.NewLog(kvtest.Options{Bucket: "test", Limits: run.story.limits})
-	if len(run.story.scope) > 0 {
-		w.scope = dstScope(run.story.scope...)
+// tally counts what a schedule's lives had.
+type tally struct {
+	lives, failStops, fired, exports int
+	plans                            map[string]int
+	// ends of schedules in which the log lied
+	owed, stopped int
+}
+
+func newWorld(t *testing.T, dir string, s schedule) *world {
+	w := &world{schedule: s, t: t, dir: dir, foreign: map[string]row{}, tally: tally{plans: map[string]int{}}}
+	w.log = kvtest.NewLog(kvtest.Options{Bucket: "test", Limits: s.story.limits})
+	if len(s.story.scope) > 0 {
+		w.scope = scopeOf(s.story.scope...)
 	}
-	w.disk = w.newDisk()
+	w.disk = newDisk(s.backend)
 	return w
 }
 
-func dstScope(prefixes ...string) kv.Scope {
+func scopeOf(prefixes ...string) kv.Scope {
 	var of []string
 	for _, p := range prefixes {
 		of = append(of, "route."+p)
@@ -135,31 +124,32 @@ func dstScope(prefixes ...string) kv.Scope {
 	return s
 }
 
-func (w *dstWorld) newDisk() disk {
-	w.disks++
-	if w.backend == "pebble" {
-		return &memDisk{fs: vfs.NewMem()}
-	}
-	return &fileDisk{dir: filepath.Join(w.dir, fmt.Sprint(w.disks))}
+func (w *world) fatal(err error) {
+	w.t.Helper()
+	w.t.Fatalf("%v: %v", w.schedule, err)
+}
+
+func routeOf(tenant, domain, node string) *foldtestv1.Route {
+	return &foldtestv1.Route{Tenant: tenant, Domain: domain, NodeId: node}
 }
 
 // put and del write a route's value, and its delete marker; a key is tenant.domain.
-func (w *dstWorld) put(keys ...string) (rev uint64) {
+func (w *world) put(keys ...string) (rev uint64) {
 	for _, key := range keys {
 		tenant, domain, _ := strings.Cut(key, ".")
-		value, err := proto.Marshal(route(tenant, domain, fmt.Sprint(w.head())))
+		value, err := proto.Marshal(routeOf(tenant, domain, fmt.Sprint(w.head())))
 		if err != nil {
-			w.t.Fatal(err)
+			w.fatal(err)
 		}
 		rev = w.log.Set("route."+key, string(value))
 	}
 	return rev
 }
 
-func (w *dstWorld) del(key string) uint64 { return w.log.Remove("route." + key) }
+func (w *world) del(key string) uint64 { return w.log.Remove("route." + key) }
 
 // write puts keys in turn; a key with "-" is deleted.
-func (w *dstWorld) write(keys ...string) {
+func (w *world) write(keys ...string) {
 	for _, k := range keys {
 		if name, ok := strings.CutPrefix(k, "-"); ok {
 			w.del(name)
@@ -169,27 +159,24 @@ func (w *dstWorld) write(keys ...string) {
 	}
 }
 
-func (w *dstWorld) head() uint64 {
-	info, err := w.log.Info(context.Background())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return info.Last
-}
+// head is the log's last revision. It is no call that a fault of the log could hit.
+func (w *world) head() uint64 { return w.bounds().Last }
+
+func (w *world) bounds() kv.LogInfo { return w.log.Bounds() }
 
 // follow lets the fold follow to the head, and ends it.
-func (w *dstWorld) follow() {
+func (w *world) follow() {
 	if rested, err := w.live(); err != nil || !rested {
-		w.t.Fatalf("%v: before the story: %v", w.dstRun, err)
+		w.fatal(fmt.Errorf("before the story: at rest %v: %w", rested, err))
 	}
 	w.plans, w.reports = nil, nil
 }
 
 // seed puts rows into the fold's store by hand, under its own cursor or the one given.
-func (w *dstWorld) seed(c *kv.Cursor, updates ...kv.Update) {
+func (w *world) seed(c *kv.Cursor, updates ...kv.Update) {
 	s, err := w.disk.open()
 	if err != nil {
-		w.t.Fatal(err)
+		w.fatal(err)
 	}
 	at := s.Cursor()
 	if c != nil {
@@ -197,24 +184,23 @@ func (w *dstWorld) seed(c *kv.Cursor, updates ...kv.Update) {
 	}
 	err = s.Apply(context.Background(), &store.Batch{Updates: updates}, at)
 	if err := errors.Join(err, s.Close()); err != nil {
-		w.t.Fatal(err)
+		w.fatal(err)
 	}
 }
 
 // seedForeign gives the fold a row that is out of its scope.
-func (w *dstWorld) seedForeign(key string) {
-	m := route("x", strings.TrimPrefix(key, "x."), "foreign")
-	value, err := proto.Marshal(m)
+func (w *world) seedForeign(key string) {
+	value, err := proto.Marshal(routeOf("x", strings.TrimPrefix(key, "x."), "foreign"))
 	if err != nil {
-		w.t.Fatal(err)
+		w.fatal(err)
 	}
 	u := kv.Update{Key: "route." + key, Value: value, Version: kv.Revision(1), Op: kv.OpPut, UnixNano: 1}
 	w.seed(nil, u)
-	w.foreign[u.Key] = dstRow(u.Version, u.Value)
+	w.foreign[u.Key] = rowOf(u.Version, u.Value)
 }
 
 // seedTorn gives an empty fold what the log held at a revision, without the cursor.
-func (w *dstWorld) seedTorn(at uint64) {
+func (w *world) seedTorn(at uint64) {
 	var updates []kv.Update
 	for _, e := range w.log.Truth(w.scope, at) {
 		updates = append(updates, e.Update)
@@ -223,7 +209,7 @@ func (w *dstWorld) seedTorn(at uint64) {
 }
 
 // arm lets something happen at a call of the log.
-func (w *dstWorld) arm(faults ...kvtest.Fault) {
+func (w *world) arm(faults ...kvtest.Fault) {
 	for _, f := range faults {
 		w.mu.Lock()
 		w.armed++
@@ -244,58 +230,11 @@ func (w *dstWorld) arm(faults ...kvtest.Fault) {
 }
 
 // deliver arms a watch that hands out n messages one by one, after which something happens.
-func (w *dstWorld) deliver(n int, then func(l *kvtest.Log)) {
+func (w *world) deliver(n int, then func(l *kvtest.Log)) {
 	if n > 0 {
 		w.arm(kvtest.Fault{At: kvtest.PointNext, Times: n, Limit: 1})
 	}
 	w.arm(kvtest.Fault{At: kvtest.PointNext, Skip: n, Do: then})
-}
-
-// dstBucket is the fold's way to its log.
-type dstBucket struct {
-	*kvtest.Log
-	w *dstWorld
-}
-
-func (b *dstBucket) Info(ctx context.Context) (kv.LogInfo, error) {
-	i, err := b.Log.Info(ctx)
-	if b.w.story.info == nil || !b.w.measured || err != nil {
-		return i, err
-	}
-	b.w.mu.Lock()
-	b.w.infos++
-	n := b.w.infos
-	b.w.mu.Unlock()
-	return b.w.story.info(n, i, b.w), nil
-}
-
-func (b *dstBucket) LastVersions(ctx context.Context, scope kv.Scope) iter.Seq2[kv.KeyVersion, error] {
-	if b.w.story.list == nil || !b.w.measured {
-		return b.Log.LastVersions(ctx, scope)
-	}
-	return func(yield func(kv.KeyVersion, error) bool) {
-		var keys []kv.KeyVersion
-		for k, err := range b.Log.LastVersions(ctx, scope) {
-			if err != nil {
-				yield(k, err)
-				return
-			}
-			keys = append(keys, k)
-		}
-		b.w.mu.Lock()
-		b.w.lists++
-		n := b.w.lists
-		b.w.mu.Unlock()
-		keys, err := b.w.story.list(n, keys, b.w)
-		for _, k := range keys {
-			if !yield(k, nil) {
-				return
-			}
-		}
-		if err != nil {
-			yield(kv.KeyVersion{}, err)
-		}
-	}
 }
 
 // memArtifact is an artifact that is here already.
@@ -308,7 +247,7 @@ func (a *memArtifact) Manifest() repair.Manifest { return a.m }
 func (a *memArtifact) Close() error              { return nil }
 
 // Candidates and Fetch make the world the source of its artifacts.
-func (w *dstWorld) Candidates(context.Context) ([]repair.Manifest, error) {
+func (w *world) Candidates(context.Context) ([]repair.Manifest, error) {
 	var all []repair.Manifest
 	for i := len(w.artifacts) - 1; i >= 0; i-- {
 		all = append(all, w.artifacts[i].m)
@@ -316,7 +255,7 @@ func (w *dstWorld) Candidates(context.Context) ([]repair.Manifest, error) {
 	return all, nil
 }
 
-func (w *dstWorld) Fetch(_ context.Context, m repair.Manifest) (repair.Artifact, error) {
+func (w *world) Fetch(_ context.Context, m repair.Manifest) (repair.Artifact, error) {
 	if w.fetch != nil {
 		if err := w.fetch(); err != nil {
 			return nil, err
@@ -324,20 +263,19 @@ func (w *dstWorld) Fetch(_ context.Context, m repair.Manifest) (repair.Artifact,
 	}
 	for _, a := range w.artifacts {
 		if a.m.ID == m.ID {
-			return a, nil
+			return w.plant.anArtifact(a), nil
 		}
 	}
 	return nil, fmt.Errorf("artifact %s: %w", m.ID, repair.ErrArtifactInvalid)
 }
 
-// export makes an artifact: of a fold that had the truth at a revision, 0 is none, and has received so many messages
+// exporter makes an artifact: of a fold that had the truth at a revision, 0 is none, and has received so many messages
 // since; below 0 it has caught up.
-func (w *dstWorld) export(id string, from uint64, deliveries int) {
-	s, err := w.newDisk().open()
+func (w *world) exporter(id string, from uint64, deliveries int) {
+	s, err := newDisk(storeLog).open()
 	if err != nil {
-		w.t.Fatal(err)
+		w.fatal(err)
 	}
-	w.t.Cleanup(func() { _ = s.Close() })
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
 	var b store.Batch
@@ -352,7 +290,7 @@ func (w *dstWorld) export(id string, from uint64, deliveries int) {
 		c = kv.CursorAt(from)
 	}
 	if err := s.Apply(ctx, &b, c); err != nil {
-		w.t.Fatal(err)
+		w.fatal(err)
 	}
 	if deliveries >= 0 {
 		w.log.Inject(kvtest.Fault{At: kvtest.PointNext, Times: max(deliveries, 1), Limit: 1})
@@ -368,14 +306,46 @@ func (w *dstWorld) export(id string, from uint64, deliveries int) {
 	synctest.Wait()
 	stop()
 	if err := <-ended; err != nil {
-		w.t.Fatalf("export: %v", err)
+		w.fatal(fmt.Errorf("export: %w", err))
 	}
 	a := &memArtifact{Store: s, m: repair.Manifest{ID: id, Cursor: s.Cursor(), Scope: w.scope, HasScope: true}}
 	if a.m.Log, err = store.LogOf(s); err != nil {
-		w.t.Fatal(err)
+		w.fatal(err)
 	}
 	if a.m.Owed, err = store.OwedOf(s); err != nil {
-		w.t.Fatal(err)
+		w.fatal(err)
 	}
 	w.artifacts = append(w.artifacts, a)
+}
+
+// origin is a story at the moment at which its schedules begin: what happened before is played once for all of them.
+type origin struct {
+	w  *world
+	at time.Duration // since the bubble's beginning
+}
+
+// begin plays what happened before, in a bubble of its own.
+func begin(t *testing.T, dir string, st *story) *origin {
+	var o origin
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		o.w = newWorld(t, dir, schedule{story: st, backend: storeLog, face: faceApplied, order: orderBurst})
+		st.before(o.w)
+		o.at = time.Since(began)
+	})
+	return &o
+}
+
+// world is the story's world in this bubble, at the same time after the bubble's beginning, for one schedule.
+func (o *origin) world(t *testing.T, s schedule) (*world, error) {
+	time.Sleep(o.at)
+	w := &world{schedule: s, t: t, dir: o.w.dir, scope: o.w.scope, log: o.w.log.Clone(), artifacts: o.w.artifacts, fetch: o.w.fetch, foreign: maps.Clone(o.w.foreign),
+		committed: o.w.committed, tally: tally{plans: map[string]int{}}}
+	var err error
+	if s.backend == storeLog {
+		w.disk, err = o.w.disk.clone()
+	} else {
+		w.disk, err = copyTo(s.backend, o.w.disk)
+	}
+	return w, err
 }

@@ -1,10 +1,9 @@
-package fold_test
+package dst
 
 import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,17 +17,17 @@ import (
 // The tests of this file and of failure_restore_test.go are named after the rows of docs/failure-modes.md.
 
 // failing tells a story up to the fold's start, on each store, then hands the world over.
-func failing(t *testing.T, story *dstStory, f func(w *dstWorld)) {
+func failing(t *testing.T, st *story, f func(w *world)) {
 	t.Helper()
-	for _, backend := range []string{"logstore", "pebble"} {
+	for _, backend := range []string{storeLog, storePebble} {
 		t.Run(backend, func(t *testing.T) {
 			dir := t.TempDir()
 			synctest.Test(t, func(t *testing.T) {
-				w := newDst(t, dir, dstRun{story: story, backend: backend, face: "fold"})
-				story.before(w)
+				w := newWorld(t, dir, schedule{story: st, backend: backend, face: faceFold, order: orderBurst})
+				st.before(w)
 				w.measured = true
-				if story.during != nil {
-					story.during(w)
+				if st.during != nil {
+					st.during(w)
 				}
 				f(w)
 			})
@@ -37,7 +36,7 @@ func failing(t *testing.T, story *dstStory, f func(w *dstWorld)) {
 }
 
 // wantTruth runs the fold until it is at rest, at the truth, after these repairs.
-func (w *dstWorld) wantTruth(plans string) {
+func (w *world) wantTruth(plans string) {
 	w.t.Helper()
 	w.plans = nil
 	rested, err := w.live()
@@ -47,13 +46,13 @@ func (w *dstWorld) wantTruth(plans string) {
 }
 
 // onDisk are the fold's rows and cursor while it does not run.
-func (w *dstWorld) onDisk() (map[string]string, kv.Cursor) {
+func (w *world) onDisk() (map[string]row, kv.Cursor) {
 	w.t.Helper()
 	s, err := w.disk.open()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	rows, err := dstRows(s)
+	rows, err := rowsOf(s)
 	c := s.Cursor()
 	if err := errors.Join(err, s.Close()); err != nil {
 		w.t.Fatal(err)
@@ -62,7 +61,7 @@ func (w *dstWorld) onDisk() (map[string]string, kv.Cursor) {
 }
 
 // stopped waits until the fold has ended by itself.
-func (w *dstWorld) stopped() error {
+func (w *world) stopped() error {
 	w.t.Helper()
 	select {
 	case <-w.f.Done():
@@ -75,7 +74,7 @@ func (w *dstWorld) stopped() error {
 
 // wantStop runs the fold, which has to stop with an error that matches and says why, and to serve what it held, which
 // stays as it was.
-func (w *dstWorld) wantStop(match error, why string) {
+func (w *world) wantStop(match error, why string) {
 	w.t.Helper()
 	before, at := w.onDisk()
 	face, err := w.start()
@@ -91,7 +90,7 @@ func (w *dstWorld) wantStop(match error, why string) {
 		w.t.Errorf("status %s, error %q", s.State, s.Error)
 	}
 	for key := range before {
-		if row, ok, err := w.routes.GetRow(context.Background(), dstKey(key)); err != nil || !ok || row.Rev.Seq() == 0 {
+		if row, ok, err := w.routes.GetRow(context.Background(), keyOf(key)); err != nil || !ok || row.Rev.Seq() == 0 {
 			w.t.Errorf("read of %s: %v, %v, %v", key, row, ok, err)
 		}
 	}
@@ -100,14 +99,14 @@ func (w *dstWorld) wantStop(match error, why string) {
 	}
 	rows, cursor := w.onDisk()
 	if !maps.Equal(rows, before) || cursor.Revision() != at.Revision() {
-		w.t.Errorf("the fold was at %v, is at %v; changed: %s", at, cursor, dstDiff(rows, before))
+		w.t.Errorf("the fold was at %v, is at %v; changed: %s", at, cursor, differ(rows, before))
 	}
 }
 
-// story is one of those that TestRepairSchedules tells.
-func story(t *testing.T, name string) *dstStory {
+// told is one of the stories that TestSchedules tells.
+func told(t *testing.T, name string) *story {
 	t.Helper()
-	for _, s := range slices.Concat(dstStories, dstOwnStories) {
+	for _, s := range stories() {
 		if s.name == name {
 			return s
 		}
@@ -117,8 +116,8 @@ func story(t *testing.T, name string) *dstStory {
 }
 
 func TestFailure_StoreApply_Transient(t *testing.T) {
-	failing(t, &dstStory{before: func(w *dstWorld) { w.write("n.a") }}, func(w *dstWorld) {
-		w.fault = dstFault{kind: dstStuck, at: 3}
+	failing(t, &story{before: func(w *world) { w.write("n.a") }}, func(w *world) {
+		w.faults = []storeFault{{stuck, 3}}
 		face, err := w.start()
 		if err != nil {
 			w.t.Fatal(err)
@@ -132,10 +131,10 @@ func TestFailure_StoreApply_Transient(t *testing.T) {
 			w.t.Errorf("after a failed apply: %+v", s)
 		}
 		w.mu.Lock()
-		w.fault = dstFault{}
+		w.faults = nil
 		w.mu.Unlock()
 		w.write("n.c")
-		if err := w.f.WaitApplied(dstBounded(w.t), fold.Seq(4)); err != nil {
+		if err := w.f.WaitApplied(hour(w.t), fold.Seq(4)); err != nil {
 			w.t.Fatal(err)
 		}
 		if s := w.f.Status(); s.Failures != 0 || s.Updates != 4 {
@@ -144,36 +143,36 @@ func TestFailure_StoreApply_Transient(t *testing.T) {
 		if err := face.stop(); err != nil {
 			w.t.Error(err)
 		}
-		if rows, _ := w.onDisk(); dstDiff(rows, w.truth()) != "" {
-			w.t.Error(dstDiff(rows, w.truth()))
+		if rows, _ := w.onDisk(); differ(rows, w.truth()) != "" {
+			w.t.Error(differ(rows, w.truth()))
 		}
 	})
 }
 
 func TestFailure_StoreApply_SixteenInARow(t *testing.T) {
-	failing(t, &dstStory{before: func(w *dstWorld) {
+	failing(t, &story{before: func(w *world) {
 		w.write("n.a")
 		w.follow()
 		w.write("n.b", "-n.a")
-	}}, func(w *dstWorld) {
-		w.fault = dstFault{kind: dstStuck, at: 1}
-		w.wantStop(errDstDisk, "failed 16 consecutive times")
+	}}, func(w *world) {
+		w.faults = []storeFault{{stuck, 1}}
+		w.wantStop(errDisk, "failed 16 consecutive times")
 		var failStop *fold.FailStopError
 		if err := w.f.Err(); !errors.As(err, &failStop) || failStop.Failures != fold.MaxFailures || failStop.Cursor.Revision() != 1 {
 			w.t.Errorf("stopped with %v", err)
 		}
-		w.fault = dstFault{}
+		w.faults = nil
 		w.wantTruth("") // a restart folds on from the last good cursor
 	})
 }
 
 func TestFailure_LiveOverrun_WholeBucket(t *testing.T) {
-	failing(t, story(t, "expired while it watched, restored"), func(w *dstWorld) { w.wantTruth("restore") })
+	failing(t, told(t, "expired while it watched, restored"), func(w *world) { w.wantTruth("restore") })
 }
 
 // TestFailure_LiveOverrun_PrefixScope: it is noticed at once, by the frontier that a scope's watch keeps.
 func TestFailure_LiveOverrun_PrefixScope(t *testing.T) {
-	failing(t, story(t, "a prefix expired while it watched, restored"), func(w *dstWorld) {
+	failing(t, told(t, "a prefix expired while it watched, restored"), func(w *world) {
 		w.wantTruth("restore")
 		if w.lives != 2 {
 			w.t.Errorf("it took %d starts", w.lives)
@@ -183,7 +182,7 @@ func TestFailure_LiveOverrun_PrefixScope(t *testing.T) {
 
 // TestFailure_Listing: a listing that fails is tried again, and nothing moves until one works.
 func TestFailure_Listing(t *testing.T) {
-	failing(t, &dstStory{before: dstRelisted}, func(w *dstWorld) {
+	failing(t, &story{before: relisted}, func(w *world) {
 		w.log.Inject(kvtest.Fault{At: kvtest.PointList, Fail: true, Times: 1 << 20})
 		before, at := w.onDisk()
 		opens := w.log.Calls(kvtest.PointOpen)
@@ -197,12 +196,12 @@ func TestFailure_Listing(t *testing.T) {
 		if s.State != fold.StateWaiting && s.State != fold.StateRepairing || !strings.Contains(s.WatchError, kvtest.ErrInjected.Error()) || s.Applied != at.Revision() {
 			w.t.Errorf("while listings fail: %+v", s)
 		}
-		if row, ok, err := w.routes.GetRow(dstBounded(w.t), dstKey("route.n.dead")); err != nil || !ok {
+		if row, ok, err := w.routes.GetRow(hour(w.t), keyOf("route.n.dead")); err != nil || !ok {
 			w.t.Errorf("a read meanwhile: %v %v %v", row, ok, err)
 		}
-		rows, err := dstRows(w.store)
+		rows, err := rowsOf(w.store)
 		if err != nil || !maps.Equal(rows, before) {
-			w.t.Errorf("the fold changed: %s (%v)", dstDiff(rows, before), err)
+			w.t.Errorf("the fold changed: %s (%v)", differ(rows, before), err)
 		}
 		lists := w.log.Calls(kvtest.PointList)
 		if lists < 60 || lists > 700 { // every 5 to 7.5 s
@@ -212,11 +211,11 @@ func TestFailure_Listing(t *testing.T) {
 			w.t.Errorf("%d watches are open, after %d more calls of Open", n, w.log.Calls(kvtest.PointOpen)-opens)
 		}
 		w.log.ClearFaults()
-		if err := w.f.WaitApplied(dstBounded(w.t), fold.Seq(w.head())); err != nil {
+		if err := w.f.WaitApplied(hour(w.t), fold.Seq(w.head())); err != nil {
 			w.t.Fatal(err)
 		}
-		if rows, err := dstRows(w.store); err != nil || dstDiff(rows, w.truth()) != "" {
-			w.t.Errorf("%s (%v)", dstDiff(rows, w.truth()), err)
+		if rows, err := rowsOf(w.store); err != nil || differ(rows, w.truth()) != "" {
+			w.t.Errorf("%s (%v)", differ(rows, w.truth()), err)
 		}
 		if err := face.stop(); err != nil {
 			w.t.Error(err)
@@ -225,31 +224,31 @@ func TestFailure_Listing(t *testing.T) {
 }
 
 func TestFailure_CursorExpired_BucketKeepsCurrentValues(t *testing.T) {
-	failing(t, &dstStory{before: dstRelisted}, func(w *dstWorld) { w.wantTruth("relist") })
+	failing(t, &story{before: relisted}, func(w *world) { w.wantTruth("relist") })
 }
 
 func TestFailure_CursorExpired_RepairsOff(t *testing.T) {
 	off := fold.RepairOptions{Mode: fold.RepairOff}
-	failing(t, &dstStory{repair: off, before: dstRelisted}, func(w *dstWorld) { w.wantStop(fold.ErrCursorExpired, "repairs are off") })
+	failing(t, &story{repair: off, before: relisted}, func(w *world) { w.wantStop(fold.ErrCursorExpired, "repairs are off") })
 }
 
 func TestFailure_DataWithoutCursor(t *testing.T) {
-	failing(t, story(t, "data without a cursor, re-listed"), func(w *dstWorld) { w.wantTruth("relist") })
+	failing(t, told(t, "data without a cursor, re-listed"), func(w *world) { w.wantTruth("relist") })
 }
 
 // TestFailure_DataWithoutCursor_RepairsOff: it stops, where a re-list would keep what was deleted.
 func TestFailure_DataWithoutCursor_RepairsOff(t *testing.T) {
-	off := *story(t, "data without a cursor, re-listed")
+	off := *told(t, "data without a cursor, re-listed")
 	off.repair.Mode = fold.RepairOff
-	failing(t, &off, func(w *dstWorld) { w.wantStop(fold.ErrRepairRefused, "repairs are off") })
+	failing(t, &off, func(w *world) { w.wantStop(fold.ErrRepairRefused, "repairs are off") })
 }
 
 // TestFailure_WatchLost: the watch is opened again by itself, from where it was.
 func TestFailure_WatchLost(t *testing.T) {
-	failing(t, &dstStory{
-		before: func(w *dstWorld) { w.write("n.a", "n.b", "n.c", "-n.b") },
-		during: func(w *dstWorld) { w.deliver(1, (*kvtest.Log).LoseWatches) },
-	}, func(w *dstWorld) {
+	failing(t, &story{
+		before: func(w *world) { w.write("n.a", "n.b", "n.c", "-n.b") },
+		during: func(w *world) { w.deliver(1, (*kvtest.Log).LoseWatches) },
+	}, func(w *world) {
 		w.arm(kvtest.Fault{At: kvtest.PointOpen, Skip: 1, Fail: true, Times: 3})
 		w.wantTruth("")
 	})
@@ -257,7 +256,7 @@ func TestFailure_WatchLost(t *testing.T) {
 
 // TestFailure_Shutdown: what was received is committed, and a repair that is cut short is begun again.
 func TestFailure_Shutdown(t *testing.T) {
-	failing(t, story(t, "asked to end within a listing, re-listed at the next start"), func(w *dstWorld) {
+	failing(t, told(t, "asked to end within a listing, re-listed at the next start"), func(w *world) {
 		if rested, err := w.live(); rested || err != nil {
 			w.t.Fatalf("at rest %v: %v", rested, err)
 		}
@@ -265,14 +264,14 @@ func TestFailure_Shutdown(t *testing.T) {
 	})
 }
 
-func dstBounded(t *testing.T) context.Context {
+func hour(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// dstWait waits until something holds, for an hour at most.
-func dstWait(w *dstWorld, holds func() bool) {
+// waitUntil waits until something holds, for an hour at most.
+func waitUntil(w *world, holds func() bool) {
 	w.t.Helper()
 	for range 720 {
 		synctest.Wait()

@@ -138,6 +138,7 @@ func TestBrokenStreamsEnd(t *testing.T) {
 		{"none at all", []int64{0, 0, 0, 0}, nil, objects.ErrUnavailable, 4, 1400 * time.Millisecond},
 		{"progress begins a new count", []int64{5, 0, 0, 1, 0, 0, 0}, nil, objects.ErrUnavailable, 7, 2800 * time.Millisecond},
 		{"not opened again", []int64{5}, errDown, objects.ErrUnavailable, 4, 1400 * time.Millisecond},
+		{"behind its last byte", []int64{36}, nil, objects.ErrUnavailable, 1, 0},
 		{"gone", []int64{5}, objects.ErrNotFound, objects.ErrNotFound, 2, 200 * time.Millisecond},
 		{"no ranges", []int64{5}, objects.ErrNoRanges, objects.ErrUnavailable, 2, 200 * time.Millisecond},
 	} {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/typedfold/fold/runtime/artifact/transport"
@@ -100,6 +101,9 @@ type Scheduler struct {
 	// notBefore holds the next round back.
 	notBefore time.Time
 	failures  int
+
+	mu     sync.Mutex
+	status Status // guarded by mu
 }
 
 // NewScheduler makes a Scheduler. It does nothing until Run.
@@ -123,13 +127,17 @@ func (s *Scheduler) Run(ctx context.Context) error {
 			s.o.Events.LookFailed(err)
 		}
 		pause := leastLook
-		if seen {
+		if !seen {
+			s.note(func(st *Status) { st.LookErr = err })
+		} else {
 			out := s.outlook()
+			risk := s.atRisk(out)
+			s.note(func(st *Status) { st.looked(now, out, risk, err) })
 			if !now.Before(out.Next) {
 				s.round(ctx, out.Period)
 				continue
 			}
-			s.tell(now, out)
+			s.tell(out, risk)
 			pause = min(out.Next.Sub(now), max(leastLook, min(out.Period/8, mostLook)))
 		}
 		if err := wait(ctx, pause); err != nil {
@@ -219,11 +227,11 @@ func (s *Scheduler) foresee(out *Outlook, log protocol.LogBounds, t protocol.Tur
 	}
 }
 
-func (s *Scheduler) tell(now time.Time, out Outlook) {
+func (s *Scheduler) tell(out Outlook, risk bool) {
 	if f := s.o.Events.Looked; f != nil {
 		f(out)
 	}
-	if f := s.o.Events.Risk; f != nil && s.atRisk(out) {
+	if f := s.o.Events.Risk; f != nil && risk {
 		f(out)
 	}
 }
@@ -238,6 +246,7 @@ func (s *Scheduler) atRisk(out Outlook) bool {
 
 // round runs one, and holds the next one back.
 func (s *Scheduler) round(ctx context.Context, period time.Duration) {
+	s.note(func(st *Status) { st.Running, st.Began = true, time.Now() })
 	res, err := s.o.Round.Run(ctx)
 	pause := s.o.Least
 	switch {
@@ -254,6 +263,7 @@ func (s *Scheduler) round(ctx context.Context, period time.Duration) {
 		s.failures = 0
 	}
 	s.notBefore = time.Now().Add(max(leastLook, pause-time.Duration(rand.Float64()*float64(pause/10))))
+	s.note(func(st *Status) { st.ended(res, err, s.failures, s.notBefore) })
 	if f := s.o.Events.RoundDone; f != nil {
 		f(res, err)
 	}

@@ -26,7 +26,9 @@ type scheduled struct {
 	risks   []Outlook
 	looks   []Outlook
 	failed  []error
+	rounds  []time.Time // when each ended
 	ended   error
+	sch     *Scheduler
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
 }
@@ -43,7 +45,9 @@ func schedule(n *node, o SchedulerOptions) *scheduled {
 	o.Events = Events{
 		Looked: func(l Outlook) { note(func() { s.looks = append(s.looks, l) }) },
 		RoundDone: func(r Result, err error) {
-			note(func() { s.results, s.errs = append(s.results, r), append(s.errs, err) })
+			note(func() {
+				s.results, s.errs, s.rounds = append(s.results, r), append(s.errs, err), append(s.rounds, time.Now())
+			})
 		},
 		Risk:       func(l Outlook) { note(func() { s.risks = append(s.risks, l) }) },
 		LookFailed: func(err error) { note(func() { s.failed = append(s.failed, err) }) },
@@ -51,7 +55,7 @@ func schedule(n *node, o SchedulerOptions) *scheduled {
 	sch, err := NewScheduler(o)
 	must(n.t, err)
 	ctx, stop := context.WithCancel(bounded(n.t))
-	s.stop = stop
+	s.stop, s.sch = stop, sch
 	s.wg.Go(func() { s.ended = sch.Run(ctx) })
 	return s
 }

@@ -26,7 +26,7 @@ import (
 )
 
 var (
-	killCount = flag.Int("fold.kills", 200, "how many kills TestKilledAtAnyMoment does")
+	killCount = flag.Int("fold.kills", 200, "how many kills TestKilledAtAnyMoment does, at least 60")
 	killSeed  = flag.Uint64("fold.killseed", 0, "what TestKilledAtAnyMoment does next, as a failed run told; 0 is another one each time")
 )
 
@@ -54,7 +54,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	for i, w := range []struct {
 		backend, place string
 		share          int // of a hundred kills
-	}{{"logstore", "dir", 40}, {"pebble", "dir", 40}, {"pebble", "s3", 20}} {
+	}{{"logstore", "dir", 45}, {"pebble", "dir", 30}, {"pebble", "s3", 25}} {
 		t.Run(w.backend+" "+w.place, func(t *testing.T) {
 			k := newKilling(t, w.backend, places[w.place](t), rand.New(rand.NewPCG(seed, uint64(i))))
 			k.run((*killCount*w.share + 99) / 100)
@@ -63,9 +63,9 @@ func TestKilledAtAnyMoment(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("kills: %s", counts(all))
+	t.Logf("kills:%s", counts(all))
 	for _, step := range killedSteps {
-		if all[step] < leastOfStep {
+		if all[step] < leastOfStep && !t.Failed() {
 			t.Errorf("%d kills in step %s, want %d", all[step], step, leastOfStep)
 		}
 	}
@@ -160,7 +160,7 @@ func (k *killing) run(n int) {
 	k.wantTruth(p)
 	for tries := 0; k.done() < n && !t.Failed(); tries++ {
 		if tries > 4*n {
-			t.Fatalf("%d tries, and no more than these kills: %s", tries, counts(k.kills))
+			t.Fatalf("%d tries, and no more than these kills:%s", tries, counts(k.kills))
 		}
 		p = k.killIn(p, k.choose())
 		// Some are killed again at any moment of their recovery.
@@ -252,8 +252,9 @@ func (k *killing) kill(p *process) {
 	if !p.wasKilled() {
 		k.t.Fatal(p.ended())
 	}
-	k.kills[step]++
-	k.inspect()
+	if k.kills[step]++; step != stepIdle {
+		k.inspect()
+	}
 }
 
 // wantTruth waits until the node is idle, and compares it with every write minus every delete.

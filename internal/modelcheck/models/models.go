@@ -12,6 +12,7 @@ import (
 func All() []modelcheck.Case {
 	return slices.Concat(
 		appliedModels(),
+		publishModels(),
 	)
 }
 
@@ -19,5 +20,6 @@ func All() []modelcheck.Case {
 func Mutations() []modelcheck.Mutation {
 	return slices.Concat(
 		appliedMutations(),
+		publishMutations(),
 	)
 }

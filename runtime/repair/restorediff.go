@@ -71,7 +71,7 @@ func (d *difference) compareRange(ctx context.Context, local, remote store.Snaps
 		}
 		d.at.keys.Add(1)
 		order := keyOrder(l, a)
-		if err := d.row(l, a, order); err != nil {
+		if err := d.row(l, a, order, remote); err != nil {
 			return err
 		}
 		if order <= 0 {
@@ -101,11 +101,16 @@ func keyOrder(a, b *side) int {
 }
 
 // row decides the key that is next, as if the bucket did not list it.
-func (d *difference) row(l, a *side, order int) error {
+func (d *difference) row(l, a *side, order int, artifact store.Getter) error {
 	local, remote := l.state(order <= 0), a.state(order >= 0)
 	same := order == 0 && identical(&l.record, &a.record)
 	switch protocol.RestoreKey(local, remote, same, false) {
 	case protocol.RestoreTake:
+		if a.record.Rejected { // its accepted record is folded too, so its damage has to be known before
+			if _, _, err := acceptedOf(artifact, a.it.Key()); err != nil {
+				return ofArtifact(err)
+			}
+		}
 		expect := kv.Version{}
 		if local.Present {
 			expect = l.record.Version

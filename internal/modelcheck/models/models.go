@@ -13,6 +13,7 @@ func All() []modelcheck.Case {
 	return slices.Concat(
 		appliedModels(),
 		publishModels(),
+		leaseModels(),
 	)
 }
 
@@ -21,5 +22,6 @@ func Mutations() []modelcheck.Mutation {
 	return slices.Concat(
 		appliedMutations(),
 		publishMutations(),
+		leaseMutations(),
 	)
 }

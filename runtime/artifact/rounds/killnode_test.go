@@ -158,7 +158,9 @@ func (n *killedNode) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if n.bucket, err = natskv.Bind(ctx, js, "test", natskv.BucketConfig{}); err != nil {
+	// The dead nodes' consumers are not to burden the server for long.
+	cfg := natskv.BucketConfig{Watch: natskv.WatchConfig{InactiveThreshold: 2 * time.Second}}
+	if n.bucket, err = natskv.Bind(ctx, js, "test", cfg); err != nil {
 		return err
 	}
 	leases, err := natskv.Bind(ctx, js, "leases", natskv.BucketConfig{})

@@ -19,6 +19,11 @@ func (p *Repairer) restore(ctx context.Context, q Request, info kv.LogInfo, r *R
 		return Outcome{}, fmt.Errorf("list artifacts: %w", err)
 	}
 	x := &restoring{p: p, q: q, info: info, r: r}
+	if len(candidates) > 0 { // one may have been published since, and end after what the log held then
+		if err := x.readLog(ctx); err != nil {
+			return Outcome{}, err
+		}
+	}
 	var why []CandidateRefusal
 	for _, m := range candidates {
 		if text := p.target(q, x.info).check(m, r); text != "" {

@@ -29,6 +29,7 @@ type fleet struct {
 // countingSource counts what is fetched, and bends it.
 type countingSource struct {
 	Source
+	before  func() // runs before the artifacts are listed
 	fetched int
 	after   func() // runs after a fetch
 	bend    func(Manifest) Manifest
@@ -36,6 +37,9 @@ type countingSource struct {
 }
 
 func (s *countingSource) Candidates(ctx context.Context) ([]Manifest, error) {
+	if s.before != nil {
+		s.before()
+	}
 	all, err := s.Source.Candidates(ctx)
 	for i := range all {
 		if s.bend != nil {
@@ -364,13 +368,13 @@ func TestRestoreRefusedWhenRetentionPassesWithoutAListing(t *testing.T) {
 	f.sim.EvictTo(4)
 	before := contents(t, f.store)
 	f.log.info = func(call int, i kv.LogInfo) (kv.LogInfo, error) {
-		if call == 3 {
+		if call == 4 {
 			i.First, i.Last, i.Retention.First = 8, 9, 8
 		}
 		return i, nil
 	}
 	f.wantRefused(t, before, "retention window", 1)
-	if f.log.infos != 3 || f.log.lists != 0 {
+	if f.log.infos != 4 || f.log.lists != 0 {
 		t.Errorf("%d readings, %d listings", f.log.infos, f.log.lists)
 	}
 }

@@ -123,7 +123,10 @@ func (s *Store) makeReady(ctx context.Context) error {
 
 // append writes the batch's group after the log's end, and returns its own end.
 func (s *Store) append(b *store.Batch, c kv.Cursor) (int64, error) {
-	s.group.begin(kindBatch, s.size)
+	s.mu.RLock()
+	synced := s.synced == s.size
+	s.mu.RUnlock()
+	s.group.begin(kindBatch, s.size, synced)
 	for i := range b.Updates {
 		s.group.update(&b.Updates[i])
 	}

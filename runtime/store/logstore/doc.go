@@ -20,15 +20,19 @@
 // Keys are store keys, with their space byte. Frames form groups: flag 1 means that the group goes on in the next
 // frame, and the last frame of a group ends in its one cursor record. The first group has kind 'B', the compacted
 // state at the time when the file was written; each later group has kind 'A' and is one Apply. A group counts when
-// its last frame is whole, so a batch and its cursor stand or fall together.
+// its last frame is whole, so a batch and its cursor stand or fall together. Flag 2, on the first frame of a group 'A',
+// means that all before that frame was durable when it was written.
 //
 // # What a damaged file does
 //
-// A group that the end of the file cuts short, or whose last bytes don't match their checksum with nothing but zeros
-// after them, is a torn tail: it is dropped and the file cut back to the group before. Everything else is refused
-// with ErrCorrupt, the offset, and the file left as it was. The base group is never torn, for it was synced before
-// the file had its name. So a file with one damaged byte either does not open, or, where the byte is in the payload
-// of the last frame, opens without the last batch.
+// A loss of power keeps any of the bytes that were not synced, and may lose those before them. So a frame that the end
+// of the file cuts short, or that does not match its checksum, begins a torn tail: its group and all after it are
+// dropped, and the file is cut back to the group before. But when a later frame tells that all before it was durable,
+// it is damage; that and everything else is refused with ErrCorrupt, the offset, and the file left as it was. The base
+// group is never torn, for it was synced before the file had its name.
+//
+// So a file with one damaged byte either does not open, or opens at an earlier batch that no sync is known to have come
+// after: under Sync, that is the last but one, where the byte is in the last.
 //
 // # Format 2
 //

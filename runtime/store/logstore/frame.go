@@ -29,6 +29,8 @@ const (
 	kindBase  = 'B'
 	kindBatch = 'A'
 	flagMore  = 1
+	// flagSynced, on the first frame of a group: all before it was durable when it was written.
+	flagSynced = 2
 
 	recPut    = 1
 	recDelete = 2
@@ -72,7 +74,7 @@ func parseFrameHead(b []byte, off int64) (h frameHead, ok bool) {
 		return h, false
 	}
 	h = frameHead{length: le.Uint32(b[4:]), crc: le.Uint32(b[8:]), count: le.Uint32(b[12:]), kind: b[16], flags: b[17]}
-	ok = (h.kind == kindBase || h.kind == kindBatch) && h.flags&^flagMore == 0 && b[18] == 0 && b[19] == 0 && h.length <= maxPayload
+	ok = (h.kind == kindBase || h.kind == kindBatch) && h.flags&^(flagMore|flagSynced) == 0 && b[18] == 0 && b[19] == 0 && h.length <= maxPayload
 	return h, ok
 }
 
@@ -90,11 +92,16 @@ type groupWriter struct {
 	off   int64  // where buf begins in the file
 	count uint32
 	kind  byte
+	first byte // flags of the group's first frame, until it is written
 	err   error
 }
 
-func (w *groupWriter) begin(kind byte, off int64) {
-	w.kind, w.off, w.err = kind, off, nil
+// begin begins a group of a kind at off. synced says that all before off is durable.
+func (w *groupWriter) begin(kind byte, off int64, synced bool) {
+	w.kind, w.off, w.first, w.err = kind, off, 0, nil
+	if synced {
+		w.first = flagSynced
+	}
 	w.reset()
 }
 
@@ -114,10 +121,11 @@ func (w *groupWriter) next() {
 func (w *groupWriter) seal(flags byte) {
 	if w.err == nil {
 		payload := w.buf[frameHeadLen:]
-		h := frameHead{length: uint32(len(payload)), crc: crc32.Checksum(payload, castagnoli), count: w.count, kind: w.kind, flags: flags}
+		h := frameHead{length: uint32(len(payload)), crc: crc32.Checksum(payload, castagnoli), count: w.count, kind: w.kind, flags: flags | w.first}
 		h.put(w.buf[:frameHeadLen], w.off)
 		w.err = w.write(w.buf, w.off)
 		w.off += int64(len(w.buf))
+		w.first = 0
 	}
 	w.reset()
 }

@@ -149,7 +149,7 @@ func (l *loader) frame() (h frameHead, _ frameState, err error) {
 	h, ok := parseFrameHead(head[:], l.off)
 	end := l.off + frameHeadLen + int64(h.length)
 	if !ok {
-		return l.tornOr(l.off+frameHeadLen, "a frame header that does not match its checksum")
+		return l.tornOr("a frame header that does not match its checksum")
 	}
 	if end > l.size {
 		return h, frameTorn, nil
@@ -162,41 +162,41 @@ func (l *loader) frame() (h frameHead, _ frameState, err error) {
 		return h, 0, ioError("read", l.path, err)
 	}
 	if crc32.Checksum(l.buf, castagnoli) != h.crc {
-		return l.tornOr(end, "a frame that does not match its checksum")
+		return l.tornOr("a frame that does not match its checksum")
 	}
 	return h, frameWhole, nil
 }
 
-// tornOr says that the frame at l.off was cut short if there is nothing but zeros from off on, and refuses it else.
-func (l *loader) tornOr(off int64, reason string) (frameHead, frameState, error) {
-	zero, err := zeroFrom(l.r, off, l.size)
+// tornOr says that the frame at l.off was lost with the power, as the next ones may be, and refuses it when a later one
+// tells that all before it was durable.
+func (l *loader) tornOr(reason string) (frameHead, frameState, error) {
+	was, err := l.wasSynced()
 	if err != nil {
 		return frameHead{}, 0, ioError("read", l.path, err)
 	}
-	if !zero {
-		return frameHead{}, 0, corrupt(l.path, l.off, "%s, with data after it", reason)
+	if was {
+		return frameHead{}, 0, corrupt(l.path, l.off, "%s, with data after it that was written when it was durable", reason)
 	}
 	return frameHead{}, frameTorn, nil
 }
 
-// zeroFrom reports whether the bytes in [off, size) are all zero.
-func zeroFrom(r io.ReaderAt, off, size int64) (bool, error) {
-	in := bufio.NewReaderSize(io.NewSectionReader(r, off, size-off), 64<<10)
-	for {
-		b, err := in.Peek(1)
-		if errors.Is(err, io.EOF) && len(b) == 0 {
-			return true, nil
+// wasSynced looks for the header of a frame after l.off, at any place, that says so of what is before it.
+func (l *loader) wasSynced() (bool, error) {
+	in := bufio.NewReaderSize(io.NewSectionReader(l.r, l.off+1, l.size-l.off-1), 64<<10)
+	for at := l.off + 1; ; at++ {
+		b, err := in.Peek(frameHeadLen)
+		if errors.Is(err, io.EOF) {
+			return false, nil
 		}
 		if err != nil {
 			return false, err
 		}
-		b, _ = in.Peek(in.Buffered())
-		for _, c := range b {
-			if c != 0 {
-				return false, nil
+		if b[17]&flagSynced != 0 && b[18] == 0 && b[19] == 0 {
+			if h, ok := parseFrameHead(b, at); ok && h.kind == kindBatch {
+				return true, nil
 			}
 		}
-		if _, err := in.Discard(len(b)); err != nil {
+		if _, err := in.Discard(1); err != nil {
 			return false, err
 		}
 	}

@@ -80,7 +80,7 @@ func (w *rewriter) run(ctx context.Context, tree *btree.BTreeG[entry], c kv.Curs
 			}
 			return out.write(b)
 		}}
-		g.begin(kindBase, out.size)
+		g.begin(kindBase, out.size, false)
 		tree.Scan(func(e entry) bool {
 			g.put(e.key(), e.value())
 			return g.err == nil

@@ -153,7 +153,7 @@ func (s *Store) prepareDisk() (err error) {
 	if s.disk, err = newDisk(s.opts.FS, s.path, s.opts.MinFreeBytes, s.opts.BallastBytes); err != nil {
 		return err
 	}
-	s.fs = vfs.OnDiskFull(s.opts.FS, s.disk.releaseBallast)
+	s.fs = orderedFS{vfs.OnDiskFull(s.opts.FS, s.disk.releaseBallast)}
 	return nil
 }
 

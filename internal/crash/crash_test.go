@@ -54,7 +54,7 @@ func TestEveryPart(t *testing.T) {
 	// Where nothing is ever lost or refused, nothing is proved.
 	for _, name := range []string{
 		"power/pebble/none, lost a tail", "power/log/none, lost a tail", "power/pebble/sync opened again", "fault/pebble/sync",
-		"kill/pebble/sync, artifacts and imports", "kill/log/none, artifacts and imports", "damage/log, holes, refused",
+		"kill/pebble/sync, artifacts and imports", "kill/log/none, artifacts and imports", "damage/log, flip, refused",
 	} {
 		if all.count(name) == 0 {
 			t.Errorf("there was no %q", name)

@@ -23,9 +23,9 @@ type written struct {
 const logPath = storeDir + "/log"
 
 // writeLog is a log with a base at revision base and a group for each later batch up to last.
-func writeLog(ctx context.Context, t *truth, base, last uint64) (*written, error) {
-	d := newLogDisk()
-	s, err := logstore.Open(logPath, logstore.Options{Durability: logstore.None, CompactBytes: 1 << 40, FS: treeFS{tree: d.tree}})
+func writeLog(ctx context.Context, t *truth, d logstore.Durability, base, last uint64) (*written, error) {
+	tree := newTree()
+	s, err := logstore.Open(logPath, logstore.Options{Durability: d, CompactBytes: 1 << 40, FS: treeFS{tree: tree}})
 	if err != nil {
 		return nil, err
 	}
@@ -42,10 +42,10 @@ func writeLog(ctx context.Context, t *truth, base, last uint64) (*written, error
 		}
 		if n >= base {
 			w.revisions = append(w.revisions, n)
-			w.ends = append(w.ends, len(d.tree.file(logPath)))
+			w.ends = append(w.ends, len(tree.file(logPath)))
 		}
 	}
-	w.data = bytes.Clone(d.tree.file(logPath))
+	w.data = bytes.Clone(tree.file(logPath))
 	return w, s.Close()
 }
 
@@ -121,14 +121,14 @@ func (g *damage) judge(w *written, what string, place int, data []byte, low, hig
 func (g *damage) logs(ctx context.Context) {
 	t := newTruth(g.seed, false)
 	t.narrow = !g.deep
-	w, err := writeLog(ctx, t, 2, 9) // the base is of the first two batches
+	w, err := writeLog(ctx, t, logstore.Sync, 1, 5)
 	if err != nil {
 		g.tally.failed(g.name, err, g.replay("write", 0))
 		return
 	}
 	g.cuts(w)
 	g.flips(w)
-	if w, err = writeLog(ctx, newTruth(g.seed+1, false), 3, 24); err != nil {
+	if w, err = writeLog(ctx, newTruth(g.seed+1, false), logstore.None, 3, 24); err != nil {
 		g.tally.failed(g.name, err, g.replay("write", 0))
 		return
 	}
@@ -146,8 +146,8 @@ func (g *damage) cuts(w *written) {
 	}
 }
 
-// flips changes one bit of every byte, or all of them one at a time: that is seen, and passes at most for a torn write of
-// the last batch.
+// flips changes one bit of every byte, or all of them one at a time: that is seen, and passes only for a torn write of the
+// last batch.
 func (g *damage) flips(w *written) {
 	last := len(w.ends) - 1
 	for n := range w.data {
@@ -157,9 +157,9 @@ func (g *damage) flips(w *written) {
 			}
 			data := bytes.Clone(w.data)
 			data[n] ^= 1 << bit
-			must := ""
-			if n < w.ends[last-1] {
-				must = "refuse"
+			must := "refuse"
+			if n >= w.ends[last-1] {
+				must = "open"
 			}
 			g.judge(w, "flip", n, data, w.revisions[last-1], w.revisions[last-1], must)
 		}
@@ -169,8 +169,8 @@ func (g *damage) flips(w *written) {
 // holeBlock is the size of what a disk writes as a whole.
 const holeBlock = 4096
 
-// holes makes zeros of blocks that were not synced, for each group up to which everything may have been synced: the log
-// is refused, or is the fold at a revision not before that group's.
+// holes makes zeros of blocks of a log that was never synced since its base, after each group in turn: it is the fold at
+// a revision not before that group's.
 func (g *damage) holes(w *written) {
 	rng := rand.New(rand.NewPCG(g.seed, 3))
 	last := w.revisions[len(w.revisions)-1]
@@ -199,7 +199,7 @@ func (g *damage) holes(w *written) {
 			if rng.IntN(2) == 0 {
 				data = data[:end+rng.IntN(len(data)-end+1)]
 			}
-			g.judge(w, "holes", end, data, w.revisions[i], last, "")
+			g.judge(w, "holes", end, data, w.revisions[i], last, "open")
 		}
 	}
 }

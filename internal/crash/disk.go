@@ -26,9 +26,6 @@ type disk interface {
 	cut(percent int, rng *rand.Rand) disk
 	// has reports whether there is anything in dir.
 	has(dir string) bool
-	// mayRefuse reports whether the store may refuse to open after a power cut that left so many percent, since its log
-	// has a hole then that a damaged one may have too.
-	mayRefuse(percent int) bool
 }
 
 type teller func(op, path string) error
@@ -81,8 +78,6 @@ func (d *pebbleDisk) has(dir string) bool {
 	names, err := d.List(dir)
 	return err == nil && len(names) > 0
 }
-
-func (d *pebbleDisk) mayRefuse(int) bool { return false }
 
 func (d *pebbleDisk) open(dir string, m storetest.Mode, tell teller) (store.Store, error) {
 	o := pebbleOptions(m)
@@ -147,8 +142,6 @@ func (d *logDisk) has(dir string) bool {
 	names, err := treeFS{tree: d.tree}.ReadDir(dir)
 	return err == nil && len(names) > 0
 }
-
-func (d *logDisk) mayRefuse(percent int) bool { return percent > 0 && percent < 100 }
 
 func (d *logDisk) open(dir string, m storetest.Mode, tell teller) (store.Store, error) {
 	o := logOptions(m)

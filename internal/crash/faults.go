@@ -98,7 +98,7 @@ func (f *faults) logs(ctx context.Context) {
 			if percent == 100 {
 				low = p.acked // it is in the file
 			}
-			f.tally.clone(f.name, f.left(t, left, percent, low, p), f.replay(at, sticky))
+			f.tally.clone(f.name, f.left(t, left, low, p), f.replay(at, sticky))
 		}
 	})
 }
@@ -112,13 +112,9 @@ func (f *faults) oneLog(ctx context.Context, t *truth, fail *failing) (disk, pro
 }
 
 // left looks at a disk after a life with a failure, which does not fail any more.
-func (f *faults) left(t *truth, d disk, percent int, low uint64, p progress) error {
+func (f *faults) left(t *truth, d disk, low uint64, p progress) error {
 	s, err := d.open(storeDir, f.mode, nil)
 	if err != nil {
-		if d.mayRefuse(percent) && errors.Is(err, store.ErrCorrupt) {
-			f.tally.note(f.name + ", refused")
-			return nil
-		}
 		return err
 	}
 	err = errors.Join(t.checkAt(s, low, p.begun), s.Close())

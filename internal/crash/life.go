@@ -130,9 +130,6 @@ func (l *life) reopen(ctx context.Context, d disk, m *moment) {
 	var left []moment
 	w := &watch{plan: l.again, disk: d, durable: m.durable, begun: m.begun, out: func(m moment) { left = append(left, m) }}
 	err := l.reopened(ctx, d, w)
-	if m.disk.mayRefuse(m.percent) && errors.Is(err, store.ErrCorrupt) {
-		err = nil // as look found too
-	}
 	if err != nil {
 		l.tally.failed(l.name+" opened again", fmt.Errorf("%v: %w", m, err), l.replay(m))
 	}
@@ -166,10 +163,6 @@ func (l *life) reopened(ctx context.Context, d disk, w *watch) error {
 func (l *life) look(ctx context.Context, m *moment) (err error) {
 	s, err := m.disk.open(storeDir, l.mode, nil)
 	if err != nil {
-		if m.disk.mayRefuse(m.percent) && errors.Is(err, store.ErrCorrupt) {
-			l.tally.note(l.name + ", refused")
-			return nil
-		}
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()

@@ -285,6 +285,17 @@ func TestLostPages(t *testing.T) {
 	}
 }
 
+// TestLostPagesOfOneGroup: the later frames of a group say nothing of its first.
+func TestLostPagesOfOneGroup(t *testing.T) {
+	value := strings.Repeat("v", frameTarget)
+	w := write(t, &store.Batch{Updates: []kv.Update{put("a", value, 2), put("b", value, 2), put("c", value, 2)}})
+	data := slices.Clone(w.data)
+	clear(data[w.ends[0] : w.ends[0]+4096])
+	if got := w.state(t, mustOpen(t, fsWith(data), Options{})); got != 0 {
+		t.Errorf("opened after group %d", got)
+	}
+}
+
 func TestGroupOfManyFrames(t *testing.T) {
 	value := strings.Repeat("v", frameTarget/2)
 	big := &store.Batch{Bulk: true}

@@ -192,7 +192,7 @@ func (l *loader) wasSynced() (bool, error) {
 			return false, err
 		}
 		if b[17]&flagSynced != 0 && b[18] == 0 && b[19] == 0 {
-			if h, ok := parseFrameHead(b, at); ok && h.kind == kindBatch {
+			if _, ok := parseFrameHead(b, at); ok {
 				return true, nil
 			}
 		}

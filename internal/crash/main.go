@@ -109,14 +109,19 @@ var modes = []storetest.Mode{storetest.ModeSync, storetest.ModeInterval, storete
 // parts are all parts, each of which a run can be limited to.
 func (c *choice) parts(t *tally, cache *pebble.Cache) (all []part) {
 	p, again := c.plans()
+	logs := p
+	if c.quick {
+		logs.every, logs.seeds = 5, []uint64{1, 2} // they cost little
+	}
 	for _, mode := range modes {
 		name := func(what, store string) string { return what + "/" + store + "/" + string(mode) }
 		lives := map[string]func() disk{
 			"pebble": func() disk { return newPebbleDisk(cache) },
 			"log":    func() disk { return newLogDisk() },
 		}
+		plans := map[string]plan{"pebble": p, "log": logs}
 		for _, store := range []string{"log", "pebble"} {
-			l := &life{name: name("power", store), seed: c.seed, mode: mode, truth: newTruth(c.seed, true), disk: lives[store], plan: p, again: again, tally: t}
+			l := &life{name: name("power", store), seed: c.seed, mode: mode, truth: newTruth(c.seed, true), disk: lives[store], plan: plans[store], again: again, tally: t}
 			k := &kills{name: name("kill", store), store: store, seed: c.seed, mode: mode, cycles: c.size(10, 300), tally: t}
 			f := &faults{name: name("fault", store), seed: c.seed, mode: mode, tally: t, only: c.op, percents: p.percents}
 			sweep := f.logs
@@ -156,7 +161,10 @@ func (c *choice) plans() (p, again plan) {
 		again = plan{every: 9, syncs: 4, percents: p.percents, seeds: p.seeds}
 	}
 	if c.op != 0 {
-		p = plan{op: c.op, percents: []int{c.percent}, seeds: []uint64{c.cut}, nested: 1}
+		p = plan{op: c.op, percents: again.percents, seeds: []uint64{c.cut}, nested: 1}
+		if c.percent >= 0 {
+			p.percents = []int{c.percent}
+		}
 	}
 	return p, again
 }

@@ -38,6 +38,9 @@ type LogInfo struct {
 	// Messages and Subjects are counts of what is retained.
 	Messages uint64
 	Subjects uint64
+	// Bytes is what the messages take at the server. MaxBytes and MaxMessages are where the log begins to discard its oldest
+	// messages, 0 for no such limit; both are 0 where it may discard some for another reason, or that is not known.
+	Bytes, MaxBytes, MaxMessages uint64
 	// ServerTime is the server's clock at the answer; the zero time when it does not say.
 	ServerTime time.Time
 	Retention  Retention

@@ -197,13 +197,16 @@ func (b *Bucket) Info(ctx context.Context) (kv.LogInfo, error) {
 }
 
 func (b *Bucket) logInfo(info *jetstream.StreamInfo) kv.LogInfo {
+	maxBytes, maxMessages := limits(&info.Config)
 	return kv.LogInfo{
-		Bucket:     b.name,
-		Created:    info.Created,
-		First:      info.State.FirstSeq,
-		Last:       info.State.LastSeq,
-		Messages:   info.State.Msgs,
-		Subjects:   info.State.NumSubjects,
+		Bucket:   b.name,
+		Created:  info.Created,
+		First:    info.State.FirstSeq,
+		Last:     info.State.LastSeq,
+		Messages: info.State.Msgs,
+		Subjects: info.State.NumSubjects,
+		Bytes:    info.State.Bytes,
+		MaxBytes: maxBytes, MaxMessages: maxMessages,
 		ServerTime: info.TimeStamp,
 		Retention: kv.Retention{
 			EvictsCurrentValues: evictsCurrentValues(&info.Config),
@@ -228,6 +231,14 @@ func evictsCurrentValues(c *jetstream.StreamConfig) bool {
 
 func evictsByLimit(c *jetstream.StreamConfig) bool {
 	return c.Discard == jetstream.DiscardOld && (c.MaxBytes > 0 || c.MaxMsgs > 0)
+}
+
+// limits are those that make the log discard its oldest messages, where nothing else does.
+func limits(c *jetstream.StreamConfig) (bytes, messages uint64) {
+	if !evictsByLimit(c) || c.MaxAge > 0 || c.AllowMsgTTL {
+		return 0, 0
+	}
+	return uint64(max(c.MaxBytes, 0)), uint64(max(c.MaxMsgs, 0))
 }
 
 // ageOnly reports whether age is the only way in which retention can take a current value.

@@ -112,17 +112,19 @@ type Turnover struct {
 	// log that does not.
 	Revisions uint64
 	Over      int64
+	// Room is how many more it takes before it discards the first one; 0 where it is full, or may be.
+	Room uint64
 }
 
 const never = math.MaxInt64
 
-// lose is how long the log takes to discard that many of its oldest revisions. A log that is empty has shown nothing of
+// lose is how long the log takes to fill up and to discard that many of its oldest revisions. A log that is empty has shown nothing of
 // how many it holds.
 func (t Turnover) lose(log LogBounds, revisions uint64) int64 {
 	if t.Revisions == 0 || t.Over <= 0 || log.First == 0 || log.First > log.Last {
 		return never
 	}
-	return scale(revisions, uint64(t.Over), t.Revisions)
+	return scale(revisions+min(t.Room, math.MaxUint64-revisions), uint64(t.Over), t.Revisions)
 }
 
 // ExportPeriod is how often to export so that a node can always be restored: a quarter of the shorter one of MaxAge and of

@@ -313,13 +313,14 @@ type ages struct {
 	MaxAge           int64
 	Revisions        uint64
 	Over             int64
+	Room             uint64
 	Now, Least, Most int64
 }
 
 func (in ages) log() LogBounds { return LogBounds{Log: in.LiveLog, First: in.First, Last: in.Last} }
 
 func (in ages) turnover() Turnover {
-	return Turnover{MaxAge: in.MaxAge, Revisions: in.Revisions, Over: in.Over}
+	return Turnover{MaxAge: in.MaxAge, Revisions: in.Revisions, Over: in.Over, Room: in.Room}
 }
 
 func (in ages) impossible() (int64, bool) {
@@ -334,7 +335,9 @@ func ageDomain() (out []ages) {
 				for _, maxAge := range []int64{0, 7, 40} {
 					for _, rate := range [][2]uint64{{0, 0}, {0, 5}, {2, 0}, {2, 5}, {1, 10}} {
 						for _, whole := range []int64{90, 100, 105} {
-							out = append(out, ages{logs[0], rev, whole, logs[1], bounds[0], bounds[1], maxAge, rate[0], int64(rate[1]), 100, 1, 1000})
+							for _, room := range []uint64{0, 3} {
+								out = append(out, ages{logs[0], rev, whole, logs[1], bounds[0], bounds[1], maxAge, rate[0], int64(rate[1]), room, 100, 1, 1000})
+							}
 						}
 					}
 				}
@@ -344,14 +347,14 @@ func ageDomain() (out []ages) {
 	return out
 }
 
-// walk loses the log's oldest revisions one by one, at the rate that was measured, and ages what comes after the cursor,
+// walk fills the log up, and then loses its oldest revisions one by one, at the rate that was measured, and ages what comes after the cursor,
 // until a resume from it would have a gap.
 func walk(in ages) (int64, bool) {
 	first := max(in.First, 1)
 	byTurnover, byAge := int64(-1), int64(-1)
 	if in.Revisions > 0 && in.Over > 0 && in.First > 0 && in.First <= in.Last {
-		var steps int64
-		for first+uint64(steps) <= in.Rev+1 {
+		steps := int64(in.Room)
+		for lost := first; lost <= in.Rev+1; lost++ {
 			steps++
 		}
 		byTurnover = in.Now + steps*in.Over/int64(in.Revisions)
@@ -407,6 +410,8 @@ func TestExportPeriod(t *testing.T) {
 		{"nothing is lost", Turnover{}, 1, 100, 10, 1000, 1000},
 		{"by age", Turnover{MaxAge: 400}, 1, 100, 10, 1000, 100},
 		{"by turnover", Turnover{Revisions: 10, Over: 20}, 1, 100, 10, 1000, 50},
+		{"with room", Turnover{Revisions: 10, Over: 20, Room: 100}, 1, 100, 10, 1000, 100},
+		{"with room for all there can be", Turnover{Revisions: 1, Over: 1, Room: math.MaxUint64}, 1, 100, 10, math.MaxInt64, math.MaxInt64 / 4},
 		{"the shorter one is age", Turnover{MaxAge: 100, Revisions: 10, Over: 20}, 1, 100, 10, 1000, 25},
 		{"the shorter one is turnover", Turnover{MaxAge: 1000, Revisions: 10, Over: 20}, 1, 100, 10, 1000, 50},
 		{"not too often", Turnover{MaxAge: 8}, 1, 100, 10, 1000, 10},

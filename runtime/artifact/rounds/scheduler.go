@@ -180,6 +180,7 @@ func (s *Scheduler) outlook() Outlook {
 	out := Outlook{Newest: s.newest, HasNewest: s.has}
 	log := protocol.LogBounds{Log: transport.End(s.info).Log, First: s.info.First, Last: s.info.Last}
 	t := s.looks.turnover(s.info.Retention)
+	t.Room = s.looks.room(s.info)
 	out.Period = time.Duration(protocol.ExportPeriod(t, log, s.o.Least.Nanoseconds(), s.o.Most.Nanoseconds()))
 	out.Next = s.next(out.Period)
 	if evicts(s.info.Retention) {

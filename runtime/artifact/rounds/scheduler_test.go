@@ -199,7 +199,8 @@ func TestSchedulerMeasuresTurnover(t *testing.T) {
 		})
 		s.close()
 		last := s.looks[len(s.looks)-1]
-		if last.Period < 20*time.Minute || last.Period > 26*time.Minute {
+		// Two readings three minutes apart may have four writes between them.
+		if last.Period < 18*time.Minute || last.Period > 26*time.Minute {
 			t.Errorf("the period is %v", last.Period)
 		}
 		if got := s.published(); got < 10 || got > 16 {

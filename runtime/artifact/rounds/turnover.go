@@ -1,6 +1,7 @@
 package rounds
 
 import (
+	"math"
 	"time"
 
 	"github.com/typedfold/fold/runtime/artifact"
@@ -16,6 +17,7 @@ const maxLooks = 64
 type look struct {
 	at          time.Time // by the server's clock, where it says so
 	first, last uint64
+	bytes       uint64
 }
 
 // looks are readings of one log, the latest last.
@@ -33,7 +35,7 @@ func timeOf(i kv.LogInfo) time.Time {
 }
 
 func (l *looks) add(i kv.LogInfo) {
-	now, log := look{at: timeOf(i), first: i.First, last: i.Last}, transport.End(i).Log
+	now, log := look{at: timeOf(i), first: i.First, last: i.Last, bytes: i.Bytes}, transport.End(i).Log
 	n := len(l.all)
 	switch {
 	case log != l.log, n > 0 && (now.last < l.all[n-1].last || now.at.Before(l.all[n-1].at)):
@@ -76,6 +78,31 @@ func (l *looks) turnover(r kv.Retention) protocol.Turnover {
 	}
 	return t
 }
+
+// room is how many more messages the log takes before it evicts one by a limit, if each takes as much as those that it
+// holds do, or as those that were written between two readings, and none takes the place of an older one. 0 is unknown.
+func (l *looks) room(i kv.LogInfo) uint64 {
+	if i.Messages == 0 || i.MaxBytes == 0 && i.MaxMessages == 0 {
+		return 0
+	}
+	room := uint64(math.MaxUint64)
+	if i.MaxMessages > 0 {
+		room = i.MaxMessages - min(i.Messages, i.MaxMessages)
+	}
+	if i.MaxBytes > 0 {
+		each := max(1, up(i.Bytes, i.Messages))
+		for _, then := range l.all {
+			if i.Last > then.last && i.Bytes > then.bytes {
+				each = max(each, up(i.Bytes-then.bytes, i.Last-then.last))
+			}
+		}
+		room = min(room, (i.MaxBytes-min(i.Bytes, i.MaxBytes))/each)
+	}
+	return room
+}
+
+// up is a/b, rounded up.
+func up(a, b uint64) uint64 { return a/b + min(a%b, 1) }
 
 // evicts reports whether a restore may be the only way to repair a fold of the log.
 func evicts(r kv.Retention) bool { return r.EvictsCurrentValues || r.Unknown }

@@ -37,7 +37,7 @@ func (b *bench) exports(ctx context.Context, dir, exported string) error {
 	if _, err := b.child(ctx, "fill-heavy", dir, more...); err != nil {
 		return err
 	}
-	for _, kind := range []struct{ role, suffix string }{{"export", ""}, {"export-log", "-log"}} {
+	for _, kind := range []struct{ role, suffix string }{{"live-export", ""}, {"live-export-log", "-log"}} {
 		live := filepath.Join(dir, kind.role)
 		r, err := b.child(ctx, kind.role, live, more...)
 		if err != nil {

@@ -40,13 +40,13 @@ func TestArtifactsAreMeasured(t *testing.T) {
 		t.Errorf("ratios %q, want %q", names, want)
 	}
 	for role, names := range map[string][]string{
-		"export":     {"held", "checkpoint", "export", "parts"},
-		"export-log": {"held", "checkpoint", "export", "parts"},
-		"transfer":   {"ceiling", "upload", "get", "download", "get-synced", "download-synced", "copy", "publish"},
+		"live-export":     {"held", "checkpoint", "export", "parts"},
+		"live-export-log": {"held", "checkpoint", "export", "parts"},
+		"transfer":        {"ceiling", "upload", "get", "download", "get-synced", "download-synced", "copy", "publish"},
 	} {
 		for _, name := range names {
 			want := 2
-			if role == "export" && (name == "held" || name == "checkpoint") {
+			if role == "live-export" && (name == "held" || name == "checkpoint") {
 				want *= pebbleCheckpoints
 			}
 			if times := b.results[role][0].Times[name]; len(times) != want || slices.Min(times) <= 0 {

@@ -39,10 +39,10 @@ const (
 
 var exportRoles = map[string]func(context.Context, options, jetstream.JetStream) (result, error){
 	"fill-heavy": fillHeavy,
-	"export": func(ctx context.Context, o options, js jetstream.JetStream) (result, error) {
+	"live-export": func(ctx context.Context, o options, js jetstream.JetStream) (result, error) {
 		return exportRole(ctx, o, js, openPebble, pebbleCheckpoints)
 	},
-	"export-log": func(ctx context.Context, o options, js jetstream.JetStream) (result, error) {
+	"live-export-log": func(ctx context.Context, o options, js jetstream.JetStream) (result, error) {
 		o.artifacts = ""
 		return exportRole(ctx, o, js, openLog, 1)
 	},

@@ -120,6 +120,46 @@ func TestAdoptIsNotDoneUnasked(t *testing.T) {
 	}
 }
 
+// createdOf is when the log was created.
+func createdOf(t *testing.T, g *rig) int64 {
+	t.Helper()
+	info, err := g.sim.Info(bounded(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return created(info)
+}
+
+// TestExpiredOnAnotherLog: the cursor had expired, and before the repair looks the bucket is re-created, or loses its end.
+// What it lists now deletes nothing, unless it was asked to.
+func TestExpiredOnAnotherLog(t *testing.T) {
+	for cause, kept := range map[protocol.Cause]int{protocol.CauseReplaced: 0, protocol.CauseRewound: 20} {
+		t.Run(cause.String(), func(t *testing.T) {
+			g := newRig(t, "logstore", kvtest.Options{})
+			was := createdOf(t, g)
+			changeLog(t, g, cause, 60, kept)
+			before := contents(t, g.store)
+			q := g.request(protocol.CauseExpired)
+			q.Known = kv.Incarnation{CreatedUnixNano: was}
+			q.Err = kv.ErrCursorExpired
+			_, err := g.repair(t, q)
+			want := kv.ErrLogReplaced
+			if cause == protocol.CauseRewound {
+				want = kv.ErrLogRewound
+			}
+			if !errors.Is(err, ErrRefused) || !errors.Is(err, want) {
+				t.Errorf("repair: %v", err)
+			}
+			g.wantUntouched(t, before)
+			g.o.AdoptNewLog = true
+			out, err := g.repair(t, q)
+			if err != nil || out.Known.CreatedUnixNano != createdOf(t, g) || !out.Relist {
+				t.Errorf("adopt: %+v, %v", out, err)
+			}
+		})
+	}
+}
+
 // TestNoCursorOnAnotherLog: a fold of a noted log that has rows and no cursor, as a crash in an adoption leaves it, is not
 // made what a bucket created since lists, unless it was asked to.
 func TestNoCursorOnAnotherLog(t *testing.T) {

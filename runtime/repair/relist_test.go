@@ -78,7 +78,7 @@ func TestRelistDeletesWhatTheBucketNoLongerLists(t *testing.T) {
 		g.sim.Remove("gone.marker")
 
 		q := g.request(protocol.CauseExpired)
-		q.Known = kv.Incarnation{CreatedUnixNano: 7}
+		q.Known = kv.Incarnation{CreatedUnixNano: createdOf(t, g)}
 		q.Owed = kv.Owed{}.Add(kv.OwesMarkers, at)
 		out, err := g.repair(t, q)
 		if err != nil {

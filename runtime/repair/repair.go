@@ -203,13 +203,17 @@ func (p *Repairer) repair(ctx context.Context, q Request, r *Report) (Outcome, e
 		return Outcome{}, fmt.Errorf("read the log's settings: %w", err)
 	}
 	r.saw(info)
-	if q.Cause == protocol.CauseNoCursor {
-		// No watch has compared the logs. Without a cursor only the creation time tells them apart.
-		answer := protocol.LogIsSame(protocol.LogSeen{NotedCreated: q.Known.CreatedUnixNano, Created: created(info), Last: info.Last})
-		r.decide("log_is_same", answer.String(), "noted_created", q.Known.CreatedUnixNano, "created", created(info))
-		if answer == protocol.LogReplaced {
+	if q.Cause == protocol.CauseNoCursor || q.Cause == protocol.CauseExpired {
+		// No watch has compared the logs, or one has before this one was there.
+		seen := protocol.LogSeen{NotedCreated: q.Known.CreatedUnixNano, Created: created(info), Cursor: q.Cursor.Revision(), Last: info.Last}
+		answer := protocol.LogIsSame(seen)
+		r.decide("log_is_same", answer.String(), "noted_created", seen.NotedCreated, "created", seen.Created, "cursor", seen.Cursor, "last", seen.Last)
+		if answer == protocol.LogReplaced || answer == protocol.LogRewound {
 			q.Cause = protocol.CauseReplaced
-			q.Err = &kv.LogChangedError{Bucket: info.Bucket, Replaced: true, Cursor: q.Cursor, Last: info.Last,
+			if answer == protocol.LogRewound {
+				q.Cause = protocol.CauseRewound
+			}
+			q.Err = &kv.LogChangedError{Bucket: info.Bucket, Replaced: answer == protocol.LogReplaced, Cursor: q.Cursor, Last: info.Last,
 				NotedCreated: time.Unix(0, q.Known.CreatedUnixNano), Created: info.Created}
 		}
 	}

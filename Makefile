@@ -93,6 +93,19 @@ models-deep: ## The same with the models that take long
 mutants: ## Check that the models catch each of their mutations
 	$(GO) run ./internal/modelcheck/cmd/models -mutants
 
+# The test binary runs by itself, so that its sum is the last line.
+.PHONY: dst
+dst: dst-binary ## Play the fault schedules of a test run, with their counts
+	cd internal/dst && ../../.tmp/dst.test -test.run '^TestSchedules$$' -test.timeout $(TIMEOUT)
+
+.PHONY: dst-deep
+dst-deep: dst-binary ## The same with every pair of faults in every combination, and more: over two million schedules
+	cd internal/dst && ../../.tmp/dst.test -test.run '^TestSchedules$$' -test.timeout 8h -deep
+
+.PHONY: dst-binary
+dst-binary: ## Compile the fault schedules
+	$(GO) test -c -o .tmp/dst.test ./internal/dst
+
 .PHONY: crash
 crash: ## Cut the power, kill processes and damage files under the stores and artifacts, far more than the tests do
 	$(GO) build -o .tmp/crash ./internal/crash

@@ -64,7 +64,7 @@ func (b *bucket) Open(ctx context.Context, req kv.OpenRequest) (kv.Watch, error)
 	if err != nil {
 		return nil, err
 	}
-	return watch{w, b.w, !req.After.IsNone() && req.Scope.IsAll()}, nil
+	return watch{w, b.w, !req.After.IsNone() && req.Scope.IsAll() && !b.w.story.limits.Sealed}, nil
 }
 
 func (h watch) Next(ctx context.Context, into kv.Delivery, limit, maxBytes int) (kv.Delivery, error) {

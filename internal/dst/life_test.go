@@ -159,14 +159,15 @@ func (w *world) startFold(b kv.Bucket, top store.Store, o fold.Options) (*face, 
 	}
 	started := make(chan struct{}) // what runs meanwhile may want the fold before Start has returned
 	var f *fold.Fold
+	var quitting sync.WaitGroup // a second Close would wait for the first one's lock, which stops the bubble's clock
 	w.mu.Lock()
 	w.exports.started, w.exports.fold = started, func() *fold.Fold { return f }
 	w.quit = sync.OnceFunc(func() {
-		go func() {
+		quitting.Go(func() {
 			if <-started; f != nil {
 				_ = f.Close()
 			}
-		}()
+		})
 	})
 	w.mu.Unlock()
 	f, err = builder.Start(context.Background())
@@ -178,6 +179,7 @@ func (w *world) startFold(b kv.Bucket, top store.Store, o fold.Options) (*face, 
 	w.f = f
 	return &face{ended: f.Done(), err: f.Err, stop: func() error {
 		w.exports.wait()
+		quitting.Wait()
 		return f.Close()
 	}}, nil
 }

@@ -3,12 +3,16 @@ package dst
 import (
 	"fmt"
 	"iter"
+	"slices"
 )
 
 // unit is one combination of a story with everything but faults. Its schedules are played one after another.
 type unit struct {
 	schedule
-	pairs bool // of faults too
+	// pairs: one in so many pairs of faults is played; 0 is none.
+	pairs int
+	// triples: three faults at once are played too.
+	triples bool
 }
 
 func (u unit) String() string {
@@ -19,7 +23,15 @@ func (u unit) String() string {
 	return fmt.Sprintf("%s/%s/%s/%d%s", u.backend, u.face, u.order, u.max, export)
 }
 
-// units are the combinations of a story.
+// whole are the combinations of which every pair of faults is played in any run; of the others it is some.
+var whole = []string{"logstore/applied/burst/1", "logstore/applied/window/3", "logstore/fold/yield/1"}
+
+const (
+	somePairs   = 7 // one in so many
+	pebblePairs = 40
+)
+
+// units are the combinations of a story. With all, every pair is played in each of them on logstore, and triples too.
 func units(st *story, all bool) (us []unit) {
 	for _, face := range []string{faceApplied, faceFold} {
 		for _, order := range []string{orderBurst, orderYield, orderWindow} {
@@ -27,12 +39,26 @@ func units(st *story, all bool) (us []unit) {
 				if order == orderYield && size != 1 {
 					continue // there is never more than one
 				}
-				us = append(us, unit{schedule{story: st, backend: storeLog, face: face, order: order, max: size}, true})
+				u := unit{schedule: schedule{story: st, backend: storeLog, face: face, order: order, max: size}, pairs: somePairs, triples: all}
+				if all || slices.Contains(whole, u.String()) {
+					u.pairs = 1
+				}
+				us = append(us, u)
 				if face == faceFold {
-					us = append(us, unit{schedule{story: st, backend: storeLog, face: face, order: order, max: size, export: true}, all})
+					u.export = true
+					if !all {
+						u.pairs = 0
+					}
+					us = append(us, u)
 				}
 			}
 		}
+	}
+	u := unit{schedule: schedule{story: st, backend: storePebble, face: faceFold, order: orderWindow, max: 3}, pairs: pebblePairs}
+	us = append(us, u)
+	if all {
+		u.order, u.max = orderBurst, 1
+		us = append(us, u)
 	}
 	return us
 }
@@ -40,71 +66,81 @@ func units(st *story, all bool) (us []unit) {
 // faulty are the unit's schedules with faults, for a story that went as it did in w without one.
 func (u unit) faulty(w *world) iter.Seq[schedule] {
 	return func(yield func(schedule) bool) {
-		with := func(l *logFault, faults ...storeFault) bool {
-			s := u.schedule
-			s.faults, s.atLog = faults, l
-			return yield(s)
-		}
-		_ = u.storeFaults(w.applies, with) && u.logFaults(w, with)
+		p := planner{u: u, yield: yield}
+		p.storeFaults(w.applies)
+		p.logFaults(w)
 	}
 }
 
-var singles = []string{transient, crashBefore, crashAfter, crashTorn, shutdown, stuck}
+// planner enumerates schedules until its yield has enough.
+type planner struct {
+	u     unit
+	yield func(schedule) bool
+	pairs int
+	done  bool
+}
 
-func (u unit) storeFaults(applies int, with func(*logFault, ...storeFault) bool) bool {
-	for at := 1; at <= applies; at++ {
-		for _, kind := range singles {
-			if !with(nil, storeFault{kind, at}) {
-				return false
-			}
-		}
-		if !u.pairs {
-			continue
+func (p *planner) play(l *logFault, faults ...storeFault) {
+	if !p.done {
+		s := p.u.schedule
+		s.faults, s.atLog = faults, l
+		p.done = !p.yield(s)
+	}
+}
+
+// pair plays a schedule of several faults, if it is its turn.
+func (p *planner) pair(l *logFault, faults ...storeFault) {
+	if p.pairs++; p.u.pairs > 0 && p.pairs%p.u.pairs == 0 {
+		p.play(l, faults...)
+	}
+}
+
+func (p *planner) storeFaults(applies int) {
+	for at := 1; at <= applies && !p.done; at++ {
+		for _, kind := range []string{transient, crashBefore, crashAfter, crashTorn, shutdown, stuck} {
+			p.play(nil, storeFault{kind, at})
 		}
 		for then := at + 1; then <= applies+1; then++ {
-			if !with(nil, storeFault{transient, at}, storeFault{transient, then}) {
-				return false
-			}
+			p.pair(nil, storeFault{transient, at}, storeFault{transient, then})
 			for _, crash := range crashes {
-				if !with(nil, storeFault{transient, at}, storeFault{crash, then}) {
-					return false
-				}
+				p.pair(nil, storeFault{transient, at}, storeFault{crash, then})
 			}
 		}
-		for then := at + 1; then <= at+4; then++ {
-			for _, first := range crashes {
-				for _, second := range crashes {
-					if !with(nil, storeFault{first, at}, storeFault{second, then}) {
-						return false
-					}
-				}
+		p.crashPairs(nil, at, 4)
+	}
+}
+
+// crashPairs are two crashes in consecutive runs, the second at one of the next run's first applies.
+func (p *planner) crashPairs(l *logFault, at, applies int) {
+	for then := at + 1; then <= at+applies; then++ {
+		for _, first := range crashes {
+			for _, second := range crashes {
+				p.pair(l, storeFault{first, at}, storeFault{second, then})
 			}
 		}
 	}
-	return true
 }
 
-func (u unit) logFaults(w *world, with func(*logFault, ...storeFault) bool) bool {
-	for _, kind := range []string{"lost", "no-open", "no-info", "no-list", "cut-list", "duplicate", "stale", "short", "clamp", "unknown", gap} {
+// logFaultKinds are those of logKinds, in a fixed order.
+var logFaultKinds = []string{"lost", "no-open", "no-info", "no-list", "cut-list", "duplicate", "stale", "short", "clamp", "unknown", gap}
+
+func (p *planner) logFaults(w *world) {
+	for _, kind := range logFaultKinds {
 		calls := w.resumed
 		if kind != gap {
 			calls = w.log.Calls(logKinds[kind].fault.At)
 		}
-		for at := 1; at <= calls; at++ {
-			if !with(&logFault{kind, at}) {
-				return false
-			}
-			if !u.pairs {
-				continue
-			}
-			for apply := 1; apply <= w.applies; apply++ {
+		for n := 1; n <= calls && !p.done; n++ {
+			l := &logFault{kind, n}
+			p.play(l)
+			for at := 1; at <= w.applies; at++ {
 				for _, fault := range []string{transient, crashBefore, crashAfter, crashTorn} {
-					if !with(&logFault{kind, at}, storeFault{fault, apply}) {
-						return false
-					}
+					p.pair(l, storeFault{fault, at})
+				}
+				if p.u.triples {
+					p.crashPairs(l, at, 2)
 				}
 			}
 		}
 	}
-	return true
 }

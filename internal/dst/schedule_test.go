@@ -60,7 +60,7 @@ type logFault struct {
 }
 
 // gap loses an update without a word. It is counted, and done, where revisions follow each other: in watches of a whole
-// bucket that resume. In a scope and in a re-list revisions are missing anyhow, and nothing could show it.
+// bucket that resume, on a log whose gaps mean something. Elsewhere revisions are missing anyhow, and nothing shows it.
 const gap = "gap"
 
 // logKind is how a fault of the log is injected.

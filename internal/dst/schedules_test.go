@@ -103,15 +103,7 @@ func replayHint(s schedule) string {
 func TestSchedules(t *testing.T) {
 	dir := scratch(t)
 	if *replayLine != "" {
-		s, err := parseSchedule(*replayLine)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w, err := begin(t, dir, s.story).play(t, s, plant{})
-		if err != nil {
-			t.Fatalf("%v: %v", s, err)
-		}
-		t.Logf("%v: right, after %d lives with the repairs %q", s, w.tally.lives, w.plans)
+		replay(t, dir)
 		return
 	}
 	counted.begin()

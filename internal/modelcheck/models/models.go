@@ -14,6 +14,7 @@ func All() []modelcheck.Case {
 		appliedModels(),
 		publishModels(),
 		leaseModels(),
+		relistOrderModels(),
 	)
 }
 
@@ -23,5 +24,6 @@ func Mutations() []modelcheck.Mutation {
 		appliedMutations(),
 		publishMutations(),
 		leaseMutations(),
+		relistOrderMutations(),
 	)
 }

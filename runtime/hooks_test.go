@@ -420,3 +420,38 @@ func TestCutAndBurst(t *testing.T) {
 		})
 	}
 }
+
+// TestCutOnALogThatEvicted: a watch of a log that evicts is lost, a value ages out, and nothing is evicted any more when the
+// next watch is opened: what is missing was not superseded, so it is an expiry.
+func TestCutOnALogThatEvicted(t *testing.T) {
+	for name, turnOn := range map[string]func(log *kvtest.Log){
+		"when the watch began": func(*kvtest.Log) {},
+		"at a reading since": func(log *kvtest.Log) {
+			log.SetLimits(kvtest.Limits{Evicts: true})
+			time.Sleep(2 * time.Minute)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				log := kvtest.NewLog(kvtest.Options{Bucket: "test", Limits: kvtest.Limits{Evicts: name == "when the watch began"}})
+				setRoute(t, log, route("t", "a", ""))
+				setRoute(t, log, route("t", "a", "0"))
+				tb := start(t, log, openStore(t, backends[0], dir), startOptions{})
+				tb.hydrated(t)
+				turnOn(log)
+				log.LoseWatches()
+				setRoute(t, log, route("t", "b", "1"))
+				setRoute(t, log, route("t", "a", "2"))
+				log.EvictTo(4)
+				log.SetLimits(kvtest.Limits{})
+				ended(t, tb)
+				if err := tb.f.Err(); !errors.Is(err, fold.ErrRepairRefused) {
+					t.Errorf("it stopped with %v", err)
+				}
+				wantRoute(t, tb, "t", "a", "0")
+				tb.close(t)
+			})
+		})
+	}
+}

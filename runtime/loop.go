@@ -230,6 +230,7 @@ func (l *loop) take(ev event) (_ machine.Input, ok bool) {
 		l.lastErr, l.lostAt = nil, time.Time{}
 		l.log.opened(ev.watch.w.Info())
 		l.mending.markers.Store(new(ev.watch.w.Info().Markers))
+		l.mending.evicts.Store(ev.watch.w.Info().Retention.EvictsCurrentValues)
 		if ev.watch.after.IsNone() {
 			l.head = 0 // it may be another log than before
 		}

@@ -28,6 +28,8 @@ const (
 type mending struct {
 	repairer *repair.Repairer
 	markers  atomic.Pointer[protocol.MarkerRules] // as last read
+	// evicts: the log could evict current values when the last watch was opened, or at a reading since.
+	evicts atomic.Bool
 
 	// The loop's goroutine has the rest.
 	report      *repair.Report  // of the last repair
@@ -85,6 +87,9 @@ func (l *loop) readRetention(relisted bool) {
 		return
 	}
 	l.mending.markers.Store(&info.Markers)
+	if info.Retention.EvictsCurrentValues {
+		l.mending.evicts.Store(true)
+	}
 	l.log.read(info)
 	in := machine.RetentionRead{Evicted: protocol.HasEvicted(info.Retention.Kernel()), Head: info.Last}
 	if relisted {

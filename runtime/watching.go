@@ -28,7 +28,8 @@ type openWatch struct {
 // open opens a watch on a goroutine of its own and posts how that went.
 func (l *loop) open(e machine.OpenWatch) {
 	req := kv.OpenRequest{Scope: l.cfg.scope, After: e.After, Known: l.log.get()}
-	if !l.lostAt.IsZero() {
+	// What a log that could evict has lost since, it has lost for good, though it may evict nothing any more.
+	if !l.lostAt.IsZero() && !l.mending.evicts.Load() {
 		req.Lost = max(time.Since(l.lostAt), 1)
 	}
 	if e.Relist {

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -200,8 +201,11 @@ func (t *task) fail(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// childLimit is how long one child may take before it counts as stuck.
-const childLimit = 30 * time.Second
+// childLimit is how long one child may take before it counts as stuck, and stickyLimit one whose disk fails for good.
+const (
+	childLimit  = time.Minute
+	stickyLimit = 15 * time.Second
+)
 
 // exitWrong is a child's exit code when it saw something wrong; Pebble's end of a process is another.
 const exitWrong = 3
@@ -250,16 +254,23 @@ func (f *faults) onePebble(ctx context.Context, t *truth, at int64, sticky bool)
 	return p, ops, err
 }
 
-// failInChild runs the task and reads what it says. A child that is stuck, or says that something is wrong, is an error.
+// failInChild runs the task and reads what it says. A child that says that something is wrong is an error, and one that
+// is stuck; but on a disk that fails for good Pebble may try for ever, and is killed and counted.
 func (f *faults) failInChild(ctx context.Context, t *task) (p progress, ops int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, childLimit)
+	limit := childLimit
+	if t.Sticky {
+		limit = stickyLimit
+	}
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	cmd, err := t.command(ctx)
+	cmd, err := t.command(limited)
 	if err != nil {
 		return p, 0, err
 	}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // which has it say where it is
+	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.Output()
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
 		_, _ = fmt.Sscanf(lines.Text(), "at %d %d %d %d", &p.acked, &p.begun, &p.durable, &p.exported)
@@ -268,7 +279,12 @@ func (f *faults) failInChild(ctx context.Context, t *task) (p progress, ops int6
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		return p, ops, fmt.Errorf("stuck after %+v: %.2000s", p, stderr.String())
+		return p, ops, ctx.Err()
+	case limited.Err() != nil && t.Sticky:
+		f.tally.note(f.name + ", stuck on a disk that fails for good")
+		return p, ops, nil
+	case limited.Err() != nil:
+		return p, ops, fmt.Errorf("stuck after %+v: %.8000s", p, stderr.String())
 	case errors.As(err, &exit) && exit.ExitCode() == exitWrong:
 		return p, ops, fmt.Errorf("the process says: %.2000s", stderr.String())
 	case errors.As(err, &exit):

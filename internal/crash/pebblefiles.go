@@ -111,7 +111,7 @@ func replaceFile(d *pebbleDisk, name string, data []byte) error {
 }
 
 // lookLimit bounds the look at one damaged store.
-const lookLimit = 20 * time.Second
+const lookLimit = time.Minute
 
 // look opens a damaged store: it is refused, or reads of it fail, or it is the fold at some revision.
 func (p *pebbleFiles) look(t *truth, d *pebbleDisk) (refused bool, err error) {

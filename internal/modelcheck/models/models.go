@@ -15,6 +15,7 @@ func All() []modelcheck.Case {
 		publishModels(),
 		leaseModels(),
 		relistOrderModels(),
+		liveModels(),
 	)
 }
 
@@ -25,5 +26,6 @@ func Mutations() []modelcheck.Mutation {
 		publishMutations(),
 		leaseMutations(),
 		relistOrderMutations(),
+		liveMutations(),
 	)
 }

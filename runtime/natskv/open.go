@@ -193,6 +193,9 @@ func (b *Bucket) newWatch(req kv.OpenRequest, info *jetstream.StreamInfo) *watch
 	w.probes, w.stopProbes = context.WithCancel(context.Background())
 	w.lastRev, w.lastNano = req.After.Revision(), writtenNano(&req)
 	w.handed.rev, w.handed.nano = w.lastRev, w.lastNano
+	if w.info.Last == w.handed.rev {
+		w.handed.pass(w.info.Last, nanos(w.info.ServerTime))
+	}
 	w.heardAt, w.arrivedAt, w.dataAt, w.probedAt, w.probed = now, now, now, now, unprobed
 	return w
 }

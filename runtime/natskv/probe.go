@@ -138,6 +138,10 @@ func (w *watch) useClaim() error {
 		return nil
 	}
 	w.outEnd.pending = c.pending
+	if c.head <= w.handed.rev { // the next one was written after that was read
+		w.handed.pass(w.handed.rev, c.headNano)
+		return nil
+	}
 	// What was received beyond the probe's count is newer than its head, or was pending then, and then nothing moves.
 	f := protocol.Frontier{Head: c.head, Pending: c.pending, Delivered: c.delivered, Received: w.handed.received, Current: w.handed.rev}
 	if !protocol.FrontierMayAdvance(f) {

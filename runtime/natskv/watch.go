@@ -93,9 +93,9 @@ type mark struct {
 	nano                   int64 // a server time before the next one was written; 0 is not known
 }
 
-// pass moves the mark to a later revision.
+// pass moves the mark to a later revision, or tells it a later time at which its revision was still the last one.
 func (m *mark) pass(rev uint64, nano int64) {
-	if rev > m.rev {
+	if rev > m.rev || rev == m.rev && nano > m.nano {
 		m.rev, m.nano = rev, nano
 	}
 }

@@ -82,7 +82,7 @@ func possible(in truthInput, taken, keys int) bool {
 	}
 	for rev := range keys {
 		gone, below := taken>>rev&1 == 1, uint64(rev+1) < in.First
-		if below && !gone && in.Evicts || gone && !below && !in.Inside {
+		if below && !gone && in.Evicts || gone && !below && (!in.Inside || in.First == 0) {
 			return false
 		}
 	}

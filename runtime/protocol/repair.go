@@ -94,14 +94,15 @@ func ListingIsTruth(evicts bool, first uint64, seenEvicting bool) bool {
 }
 
 // ListingTruth (listing_truth) is ListingIsTruth for a retention that may not be known, or may have taken values where
-// the first revision does not show it.
+// the first revision does not show it. A log that never held a message has lost none, whatever it may take: the first node
+// of a new bucket needs no artifact to begin with.
 func ListingTruth(r Retention, seenEvicting bool) Truth {
 	switch {
 	case seenEvicting:
 		return TruthNo
 	case !r.Known:
 		return TruthUnknown
-	case r.Evicts && r.Inside:
+	case r.Evicts && r.Inside && r.First > 0:
 		return TruthNo
 	case ListingIsTruth(r.Evicts, r.First, seenEvicting):
 		return TruthYes
@@ -111,7 +112,9 @@ func ListingTruth(r Retention, seenEvicting bool) Truth {
 
 // HasEvicted reports whether a reading of retention has to be remembered for good (the memo of kv.Cursor): it has taken
 // current values, or may have from inside the log.
-func HasEvicted(r Retention) bool { return r.Known && r.Evicts && (r.Inside || r.First > 1) }
+func HasEvicted(r Retention) bool {
+	return r.Known && r.Evicts && (r.First > 1 || r.Inside && r.First > 0)
+}
 
 // Plan is what a repair does.
 type Plan uint8

@@ -151,11 +151,15 @@ func (w *world) strike() {
 	k := logKinds[w.atLog.kind]
 	f := k.fault
 	f.Skip = w.atLog.at - 1
-	f.Do = func(*kvtest.Log) {
+	f.Do = func(l *kvtest.Log) {
 		w.mu.Lock()
-		defer w.mu.Unlock()
 		w.tally.fired++
-		w.bent = w.bent || k.lies
+		w.bent, w.moved = w.bent || k.lies, w.moved || k.recreates
+		w.mu.Unlock()
+		if k.recreates {
+			l.Recreate()
+			w.write("n.a", "n.z", "-n.z", "n.y")
+		}
 	}
 	w.log.Inject(f)
 }

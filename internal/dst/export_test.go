@@ -101,7 +101,7 @@ func (w *world) checkExport(e exported) (err error) {
 		return fmt.Errorf("the copy is at %v", s.Cursor())
 	case e.m.Scope.String() != w.scope.String():
 		return fmt.Errorf("the scope is %v", e.m.Scope)
-	case e.m.Cursor.IsNone() || w.story.anyRevision || w.story.markersGo || w.bent:
+	case e.m.Cursor.IsNone() || w.anyRevision() || w.story.markersGo || w.bent:
 		return nil
 	}
 	return w.resumable(s, e.m.Cursor)

@@ -37,7 +37,7 @@ func (d *domain) sees(key string, op kv.Op, reason kv.Reason, rev uint64) {
 	if rev == 0 && reason != kv.ReasonRepair && !w.bent {
 		fail("%v without a revision, for %v", op, reason)
 	}
-	if rev != 0 && !w.story.anyRevision {
+	if rev != 0 && !w.anyRevision() {
 		if rev < d.high[key] && !w.bent {
 			fail("%v after revision %d", op, d.high[key])
 		}
@@ -47,7 +47,7 @@ func (d *domain) sees(key string, op kv.Op, reason kv.Reason, rev uint64) {
 	case op == kv.OpPut:
 		d.rows[key] = rev
 	case op.Removes():
-		if reason == kv.ReasonRepair && !w.story.anyRevision {
+		if reason == kv.ReasonRepair && !w.anyRevision() {
 			if current, ok := w.log.Truth(w.scope, 1<<62)[key]; ok && current.Version.Rank() == d.rows[key] {
 				fail("a repair deletes the current value, of revision %d", d.rows[key])
 			}
@@ -90,6 +90,7 @@ func (w *world) start() (*face, error) {
 	if o.AuditEvery == 0 {
 		o.AuditEvery = -1
 	}
+	o.AdoptNewLog = o.AdoptNewLog || w.atLog != nil && logKinds[w.atLog.kind].recreates
 	o.Chunk, o.RunBytes, o.Scratch = 2, 16<<10, w.dir
 	events := fold.Events{RepairDone: w.repaired, AuditDone: w.repaired}
 	batch := fold.BatchOptions{Max: w.max}
@@ -124,7 +125,7 @@ func (w *world) applied(a fold.Applied) {
 	was, first := w.told, !w.reported
 	w.told, w.reported = a.Cursor, true
 	switch {
-	case a.Cursor.Revision() < was.Revision() && !w.story.anyRevision:
+	case a.Cursor.Revision() < was.Revision() && !w.anyRevision():
 		w.breaks(fmt.Errorf("applied %v was reported after %v", a.Cursor, was))
 	case a.Cursor != w.committed:
 		w.breaks(fmt.Errorf("applied %v was reported, %v is committed", a.Cursor, w.committed))

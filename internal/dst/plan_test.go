@@ -122,7 +122,7 @@ func (p *planner) crashPairs(l *logFault, at, applies int) {
 }
 
 // logFaultKinds are those of logKinds, in a fixed order.
-var logFaultKinds = []string{"lost", "no-open", "no-info", "no-list", "cut-list", "duplicate", "stale", "short", "clamp", "unknown", gap}
+var logFaultKinds = []string{"lost", "no-open", "no-info", "no-list", "cut-list", "duplicate", "stale", "short", "new-info", "new-open", "new-list", "clamp", "unknown", gap}
 
 func (p *planner) logFaults(w *world) {
 	for _, kind := range logFaultKinds {

@@ -66,8 +66,11 @@ const gap = "gap"
 // logKind is how a fault of the log is injected.
 type logKind struct {
 	fault kvtest.Fault
-	// lies: the log breaks what the port promises, so the fold may end without the truth, and has to say so.
+	// lies: the log breaks what the port promises, or is another one, so the fold may end without the truth, and has to say
+	// so.
 	lies bool
+	// recreates: the bucket is re-created just before the call. The fold may adopt it.
+	recreates bool
 }
 
 var logKinds = map[string]logKind{
@@ -79,6 +82,9 @@ var logKinds = map[string]logKind{
 	"duplicate": {fault: kvtest.Fault{At: kvtest.PointDelivery, Shape: kvtest.ShapeDuplicate}},
 	"stale":     {fault: kvtest.Fault{At: kvtest.PointInfo, Stale: true}, lies: true},
 	"short":     {fault: kvtest.Fault{At: kvtest.PointList, Short: true, After: 1}},
+	"new-info":  {fault: kvtest.Fault{At: kvtest.PointInfo}, lies: true, recreates: true},
+	"new-open":  {fault: kvtest.Fault{At: kvtest.PointOpen}, lies: true, recreates: true},
+	"new-list":  {fault: kvtest.Fault{At: kvtest.PointList}, lies: true, recreates: true},
 	"clamp":     {fault: kvtest.Fault{At: kvtest.PointOpen, Unchecked: true}, lies: true},
 	"unknown":   {fault: kvtest.Fault{At: kvtest.PointDelivery, Shape: kvtest.ShapeUnknownVersion}, lies: true},
 	gap:         {lies: true},

@@ -115,12 +115,12 @@ func (w *world) commits(s store.Store, c kv.Cursor) error {
 	switch {
 	case was.SeenEvicting && !c.SeenEvicting:
 		return fmt.Errorf("commit at %v after %v: the memo is lost", c, was)
-	case c.Revision() < was.Revision() && !(c.IsNone() && w.story.anyRevision):
+	case c.Revision() < was.Revision() && !(c.IsNone() && w.anyRevision()):
 		return fmt.Errorf("the cursor went from %v back to %v", was, c)
 	case s.Cursor() != c:
 		return fmt.Errorf("the store is at %v after a commit at %v", s.Cursor(), c)
 	}
-	if c.IsNone() || w.story.anyRevision || w.story.markersGo || w.bent {
+	if c.IsNone() || w.anyRevision() || w.story.markersGo || w.bent {
 		return nil
 	}
 	return w.resumable(s, c)

@@ -79,6 +79,7 @@ type world struct {
 	armed     int // what is still to happen while the fold runs
 	measured  bool
 	bent      bool // the log has lied
+	moved     bool // the log was re-created by a fault
 	applies   int
 	infos     int
 	lists     int
@@ -158,6 +159,9 @@ func (w *world) write(keys ...string) {
 		}
 	}
 }
+
+// anyRevision reports whether revisions say nothing of those before. The world is locked, or at rest.
+func (w *world) anyRevision() bool { return w.story.anyRevision || w.moved }
 
 // head is the log's last revision. It is no call that a fault of the log could hit.
 func (w *world) head() uint64 { return w.bounds().Last }

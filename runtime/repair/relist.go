@@ -36,6 +36,9 @@ func (p *Repairer) relist(ctx context.Context, q Request, info kv.LogInfo, r *Re
 		return Outcome{}, err
 	}
 	out := Outcome{Cursor: q.Cursor, Known: q.Known, Owed: q.Owed, Relist: true, Listed: info.Last}
+	if out.Known.CreatedUnixNano == 0 { // so that the re-list is of no other log than what the rows were compared with
+		out.Known.CreatedUnixNano = created(after)
+	}
 	if q.Owed.Why != 0 {
 		settled := truth == protocol.TruthYes && protocol.AuditSettles(info.Last, q.Owed.At)
 		r.decide("audit_settles", fmt.Sprint(settled), "owed", q.Owed.String(), "before", info.Last, "truth", truth.String())

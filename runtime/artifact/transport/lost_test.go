@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/typedfold/fold/runtime/artifact/objects"
+	"github.com/typedfold/fold/runtime/protocol"
 )
 
 // TestLostUploadIsNotPublished: what a prune or a person took, or replaced, before the pointer moved is named by nothing.
@@ -37,6 +38,59 @@ func TestLostUploadIsNotPublished(t *testing.T) {
 			wantPointer(t, tr, old)
 			wantPublished(t, tr, young, live)
 			wantPointer(t, tr, young)
+		}
+	}
+}
+
+// TestLostToANewerOne: a prune took the upload because a newer artifact was published after the pointer was read. That is
+// no loss: the publication is superseded.
+func TestLostToANewerOne(t *testing.T) {
+	h := &hooked{Store: memory(t)}
+	tr, plain := transportOn(t, h), transportOn(t, h.Store)
+	old, e, young := export(t, spec{log: logA, rev: 1}), export(t, spec{log: logA, rev: 5}), export(t, spec{log: logA, rev: 9})
+	live := liveAt(logA, 1, 9)
+	wantPublished(t, plain, old, live)
+	h.call = func(op, _ string) fate {
+		if op == "stat" {
+			h.call = nil
+			wantPublished(t, plain, young, live)
+			done, err := plain.Prune(bounded(t), pruneOf(live))
+			must(t, err)
+			wantNames(t, done.Names, old, e)
+		}
+		return fate{}
+	}
+	out, err := tr.Publish(bounded(t), e.dir, e.m, live)
+	if err != nil || out.Published || out.By != (protocol.Position{Log: logA, Revision: 9}) {
+		t.Errorf("ended with %+v, %v", out, err)
+	}
+	wantPointer(t, tr, young)
+}
+
+// TestLostAndNamedByAnother: another publication of the same artifact was first. It is published if the store has it.
+func TestLostAndNamedByAnother(t *testing.T) {
+	for _, whole := range []bool{true, false} {
+		h := &hooked{Store: memory(t)}
+		tr, plain := transportOn(t, h), transportOn(t, h.Store)
+		e, live := export(t, spec{log: logA, rev: 5}), liveAt(logA, 1, 5)
+		reads := 0
+		h.call = func(op, _ string) fate {
+			switch {
+			case op == "stat" && reads == 2:
+				must(t, h.Store.Delete(bounded(t), tr.payloadKey(Name(e.m))))
+			case op == "read":
+				if reads++; reads == 3 {
+					wantPublished(t, plain, e, live)
+					if !whole {
+						must(t, h.Store.Delete(bounded(t), tr.payloadKey(Name(e.m))))
+					}
+				}
+			}
+			return fate{}
+		}
+		out, err := tr.Publish(bounded(t), e.dir, e.m, live)
+		if errors.Is(err, ErrLost) == whole || (err == nil) != whole || whole && !out.Published {
+			t.Errorf("whole %v: ended with %+v, %v", whole, out, err)
 		}
 	}
 }

@@ -62,7 +62,7 @@ func (t *Transport) publish(ctx context.Context, dir string, m artifact.Manifest
 		// swap finds it named. One that decided before it, and deletes between here and the swap, took what was uploaded four
 		// of its TTLs ago, by when a round has ended; and it reads the pointer again before each thing that it deletes.
 		if err := t.whole(ctx, m); err != nil {
-			return Outcome{}, err
+			return t.overtaken(ctx, m, live, err)
 		}
 		err = t.store.SwapPointer(ctx, t.pointerKey(), m.Bytes(), p.token)
 		if err == nil {
@@ -73,6 +73,24 @@ func (t *Transport) publish(ctx context.Context, dir string, m artifact.Manifest
 		}
 	}
 	return Outcome{}, fmt.Errorf("%w: %d tries", ErrContended, pointerTries)
+}
+
+// overtaken is how a publication ends whose upload is not whole. When the pointer has gone past it meanwhile, a prune may
+// have taken it for that, and it is superseded.
+func (t *Transport) overtaken(ctx context.Context, m artifact.Manifest, live Live, cause error) (Outcome, error) {
+	if !errors.Is(cause, ErrLost) {
+		return Outcome{}, cause
+	}
+	p, err := t.propose(ctx, m, live)
+	switch {
+	case err != nil:
+		return Outcome{}, err
+	case !p.settled:
+		return Outcome{}, cause
+	case p.out.Published: // by another one, which uploaded it again
+		err = t.whole(ctx, m)
+	}
+	return p.out, err
 }
 
 // proposal is what the pointer and the log, read in this order, say of an artifact. When it is settled, out is all there

@@ -43,12 +43,13 @@ func (l *incarnation) opened(i kv.LogInfo) {
 	l.known.AgeLimit = i.Retention.AgeLimit.Nanoseconds()
 }
 
-// read notes the settings of the log that a watch is open on.
+// read notes the settings of the log that a watch was opened on. A limit that was raised since is for the next watch to
+// note: what the lower one took may be what is to come next.
 func (l *incarnation) read(i kv.LogInfo) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.known.CreatedUnixNano == i.Created.UnixNano() {
-		l.known.AgeLimit = i.Retention.AgeLimit.Nanoseconds()
+		l.known.AgeLimit = min(l.known.AgeLimit, i.Retention.AgeLimit.Nanoseconds())
 	}
 }
 

@@ -16,7 +16,8 @@ type Sample struct {
 type Incarnation struct {
 	// CreatedUnixNano is the log's creation time; 0 is "nothing remembered".
 	CreatedUnixNano int64
-	// AgeLimit is the log's Retention.AgeLimit as it was last read, in nanoseconds; 0 is none.
+	// AgeLimit is the lowest Retention.AgeLimit of the log that was read since its last watch was opened, in nanoseconds; 0
+	// is none.
 	AgeLimit int64
 	// Samples are a few applied messages, newest last. The slice is not written to.
 	Samples []Sample

@@ -158,7 +158,7 @@ func (w *world) strike() {
 		w.mu.Unlock()
 		if k.recreates {
 			l.Recreate()
-			w.write("n.a", "n.z", "-n.z", "n.y")
+			w.write("n.a", "n.brief", "-n.brief", "n.fresh")
 		}
 	}
 	w.log.Inject(f)

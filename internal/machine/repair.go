@@ -11,6 +11,9 @@ func (m *M) Repairing() bool { return m.repairing }
 // TakingOver reports whether the store apply that is out commits what a repair came to.
 func (m *M) TakingOver() bool { return m.reopen }
 
+// SeenEvicting reports whether the fold has been told that the log evicted current values, committed or not.
+func (m *M) SeenEvicting() bool { return m.memo }
+
 // Owed is the audit mark that is committed, and whether no audit can settle it.
 func (m *M) Owed() (owed kv.Owed, unproven bool) { return m.stored, m.unproven && m.stored.Why != 0 }
 

@@ -105,6 +105,7 @@ func (w *world) step(in machine.Input) {
 	owed, unproven := w.m.Owed()
 	w.must(w.m.Committed() == w.committed, "the machine says another committed cursor than its effects")
 	w.must(owed == w.stored && unproven == (w.unproven && owed.Why != 0), "the machine says another mark than its effects")
+	w.must(w.m.SeenEvicting() == w.memo, "the machine says another memo than it was told")
 	if w.stopped {
 		w.must(w.m.Phase() == machine.PhaseStopped, "a machine that stopped is in another phase")
 		return

@@ -12,6 +12,7 @@ import (
 func All() []modelcheck.Case {
 	return slices.Concat(
 		appliedModels(),
+		repairModels(),
 		publishModels(),
 		leaseModels(),
 		relistOrderModels(),
@@ -23,6 +24,7 @@ func All() []modelcheck.Case {
 func Mutations() []modelcheck.Mutation {
 	return slices.Concat(
 		appliedMutations(),
+		repairMutations(),
 		publishMutations(),
 		leaseMutations(),
 		relistOrderMutations(),

@@ -138,7 +138,7 @@ func (p *planner) logFaults(w *world) {
 					p.pair(l, storeFault{fault, at})
 				}
 				if p.u.triples {
-					p.crashPairs(l, at, 2)
+					p.crashPairs(l, at, 1)
 				}
 			}
 		}

@@ -51,8 +51,6 @@ const stuckFor = fold.MaxFailures + 2
 
 var crashes = []string{crashBefore, crashAfter, crashTorn}
 
-func (f storeFault) crash() bool { return slices.Contains(crashes, f.kind) }
-
 // logFault is one thing that goes wrong at one of the log's calls.
 type logFault struct {
 	kind string

@@ -16,6 +16,7 @@ func All() []modelcheck.Case {
 		publishModels(),
 		leaseModels(),
 		relistOrderModels(),
+		fleetModels(),
 		liveModels(),
 	)
 }
@@ -28,6 +29,7 @@ func Mutations() []modelcheck.Mutation {
 		publishMutations(),
 		leaseMutations(),
 		relistOrderMutations(),
+		fleetMutations(),
 		liveMutations(),
 	)
 }

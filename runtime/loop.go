@@ -88,6 +88,7 @@ type loop struct {
 	flush   flushWork
 	lastErr error     // why the watch was lost last
 	lostAt  time.Time // when the last watch ended, while there is none
+	stood   kv.Stood  // what the last watch told last
 	head    uint64
 	more    atomic.Uint64 // the log's last word on what is still to come
 }
@@ -97,6 +98,7 @@ type event struct {
 	in    machine.Input
 	seg   *segment
 	watch *openWatch
+	stood kv.Stood // with WatchEnded
 
 	report *repair.Report  // of a repair or an audit that has ended
 	known  *kv.Incarnation // with Repaired
@@ -242,7 +244,7 @@ func (l *loop) take(ev event) (_ machine.Input, ok bool) {
 	case machine.OpenFailed:
 		l.lost("no watch", in.Err)
 	case machine.WatchEnded:
-		l.lostAt = time.Now()
+		l.lostAt, l.stood = time.Now(), ev.stood
 		l.lost("watch lost", in.Err)
 	case machine.Received:
 		in.Segment.ID = l.register(ev.seg)

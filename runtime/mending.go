@@ -152,7 +152,7 @@ func (l *loop) repaired(in machine.Repaired, ev event) {
 func (l *loop) takeOver() {
 	if l.mending.known != nil {
 		l.log.set(*l.mending.known)
-		l.mending.known, l.lostAt = nil, time.Time{}
+		l.mending.known, l.lostAt, l.stood = nil, time.Time{}, kv.Stood{}
 	}
 }
 

@@ -22,12 +22,13 @@ type openWatch struct {
 	closed   sync.Once
 	err      error  // what ended the watch, told at the next request
 	told     uint64 // how far the machine knows the watch to be
+	stood    kv.Stood
 	gaps     gaps
 }
 
 // open opens a watch on a goroutine of its own and posts how that went.
 func (l *loop) open(e machine.OpenWatch) {
-	req := kv.OpenRequest{Scope: l.cfg.scope, After: e.After, Known: l.log.get()}
+	req := kv.OpenRequest{Scope: l.cfg.scope, After: e.After, Known: l.log.get(), Stood: l.stood}
 	// What a log that could evict has lost since, it has lost for good, though it may evict nothing any more.
 	if !l.lostAt.IsZero() && !l.mending.evicts.Load() {
 		req.Lost = max(time.Since(l.lostAt), 1)
@@ -77,7 +78,7 @@ func (l *loop) receive(ctx context.Context, ow *openWatch) {
 			// A request that is out is still answered.
 			select {
 			case <-ow.requests:
-				l.post(event{in: machine.WatchEnded{Err: ctx.Err()}})
+				l.post(event{in: machine.WatchEnded{Err: ctx.Err()}, stood: ow.stood})
 			default:
 			}
 			return
@@ -89,7 +90,7 @@ func (l *loop) receive(ctx context.Context, ow *openWatch) {
 // it ends the watch at the next request.
 func (l *loop) next(ctx context.Context, ow *openWatch, r machine.Receive) event {
 	if ow.err != nil {
-		return event{in: machine.WatchEnded{End: endOf(ow.err), Err: ow.err}}
+		return event{in: machine.WatchEnded{End: endOf(ow.err), Err: ow.err}, stood: ow.stood}
 	}
 	seg := l.free.get()
 	var s machine.Segment
@@ -98,11 +99,14 @@ func (l *loop) next(ctx context.Context, ow *openWatch, r machine.Receive) event
 		d, err := ow.w.Next(ctx, kv.Delivery{Updates: seg.updates}, r.Max-from, r.MaxBytes-s.Bytes)
 		if err != nil {
 			if ow.err = err; from == 0 && s.Frontier == 0 {
-				return event{in: machine.WatchEnded{End: endOf(err), Err: err}}
+				return event{in: machine.WatchEnded{End: endOf(err), Err: err}, stood: ow.stood}
 			}
 			break
 		}
 		seg.updates = d.Updates
+		if d.Stood != (kv.Stood{}) {
+			ow.stood = d.Stood
+		}
 		s.Owes |= ow.gaps.note(d.Updates[from:], &d)
 		for i := range d.Updates[from:] {
 			u := &d.Updates[from+i]

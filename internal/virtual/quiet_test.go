@@ -3,6 +3,7 @@ package virtual
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -104,6 +105,39 @@ func TestSupersessionAfterQuietIsNoExpiry(t *testing.T) {
 				if err := r.reaches(t, last); err != nil {
 					t.Error(err)
 				}
+			})
+			drainTimers()
+		})
+	}
+}
+
+// TestQuietThenARestartIsNoExpiry: the watch is gone with the server, and its successor is told how long it had stood where it
+// did. A fleet that hears a burst late after a quiet would stop as one otherwise, with nobody's artifact ahead.
+func TestQuietThenARestartIsNoExpiry(t *testing.T) {
+	for backend := range stores {
+		t.Run(backend, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				s := &story{t: t, seed: 1, r: rand.New(rand.NewPCG(1, 0)), backend: backend, kind: "ages", dir: dir, counts: map[string]int{}}
+				s.set()
+				defer s.clear()
+				s.start(s.steady)
+				must(t, s.steady.f.WaitHydrated(bounded(t)))
+				s.write("hot", false)
+				s.caughtUp(s.steady)
+				time.Sleep(maxAge * 3 / 4)
+				s.steady.client.line.cut()
+				s.restart()
+				s.steady.client.line.cut()
+				for range 10 {
+					s.write("hot", false)
+				}
+				s.steady.client.line.mend()
+				s.caughtUp(s.steady)
+				if st := s.steady.f.Status(); st.Repair != nil {
+					t.Errorf("repaired: %+v", st.Repair)
+				}
+				s.atomic(s.steady)
 			})
 			drainTimers()
 		})

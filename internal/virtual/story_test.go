@@ -303,19 +303,31 @@ func (s *story) away() {
 	s.caughtUp(s.visitor)
 }
 
-func (s *story) tell() {
-	t := s.t
+// set starts the server, the writer, and the nodes' connections.
+func (s *story) set() {
 	s.host = &host{dir: filepath.Join(s.dir, "server")}
-	s.host.start(t)
-	defer s.host.stop()
-	s.writer = dial(t, s.host, s.seed, s.cfg())
-	defer s.writer.close(t)
+	s.host.start(s.t)
+	s.writer = dial(s.t, s.host, s.seed, s.cfg())
 	s.history = newHistory()
 	s.history.evicts, s.history.purges, s.history.markers = s.cfg().MaxAge != 0, kinds[s.kind].purges, s.cfg().MarkerTTL != 0
 	s.steady, s.visitor = s.newNode("steady", s.seed+1), s.newNode("visitor", s.seed+2)
-	defer s.steady.client.close(t)
-	defer s.visitor.client.close(t)
-	defer s.closeAll()
+}
+
+// clear ends what runs, since the bubble waits for that.
+func (s *story) clear() {
+	for _, n := range []*node{s.steady, s.visitor} {
+		if n.f != nil {
+			_ = n.f.Close()
+		}
+		n.client.close(s.t)
+	}
+	s.writer.close(s.t)
+	s.host.stop()
+}
+
+func (s *story) tell() {
+	s.set()
+	defer s.clear()
 	s.start(s.steady)
 	must(s.t, s.steady.f.WaitHydrated(bounded(s.t))) // while the bucket is empty, so that it needs no artifact
 	s.scribble(10)
@@ -334,15 +346,6 @@ func (s *story) tell() {
 		s.step()
 	}
 	s.end()
-}
-
-// closeAll ends what a story that failed has left running, since its bubble waits for that.
-func (s *story) closeAll() {
-	for _, n := range []*node{s.steady, s.visitor} {
-		if n.f != nil {
-			_ = n.f.Close()
-		}
-	}
 }
 
 // end lets everything settle, and holds both nodes and all that they were told against what was written.

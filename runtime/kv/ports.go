@@ -62,6 +62,15 @@ type OpenRequest struct {
 	// Lost is how long ago the caller's last live watch of this log, which stood at After, ended; 0 when it had none in
 	// this process. See protocol.ReopenIsWhole.
 	Lost time.Duration
+	// Stood is the last that a watch of this process told; it is of use where it is about After.
+	Stood Stood
+}
+
+// Stood is a revision and a time of the server, in Unix nanoseconds, before which nothing later was written: that of its
+// message, or one at which it still was the log's last. The zero value is that nothing is known.
+type Stood struct {
+	Revision uint64
+	UnixNano int64
 }
 
 // Delivery is what one Next call took from a watch.
@@ -76,6 +85,8 @@ type Delivery struct {
 	// Behind: for a while before this the watch was given nothing, whatever was written. What was written and vanished then
 	// leaves no trace in a scope.
 	Behind bool
+	// Stood is about Frontier. A quiet watch tells it from time to time, with nothing else.
+	Stood Stood
 }
 
 // Watch is one consumer's generation. It is used by one goroutine, except Close. Each call ends when its context does.

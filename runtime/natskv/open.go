@@ -133,10 +133,15 @@ func resumeIsWhole(req kv.OpenRequest, first uint64, info *jetstream.StreamInfo)
 	})
 }
 
-// writtenNano is the server's time of the cursor's message. A cursor that has none has that of the last sample before it,
-// which is earlier and so proves less; 0 when there is none either.
+// writtenNano is a time of the server before which nothing after the cursor was written: the last at which a watch of this
+// process stood there, or that of the cursor's message. A cursor that has none has that of the last sample before it, which
+// is earlier and so proves less; 0 when there is none either.
 func writtenNano(req *kv.OpenRequest) int64 {
-	if at := nanos(req.After.Written()); at != 0 {
+	at := nanos(req.After.Written())
+	if req.Stood.Revision == req.After.Revision() {
+		at = max(at, req.Stood.UnixNano)
+	}
+	if at != 0 {
 		return at
 	}
 	var last kv.Sample

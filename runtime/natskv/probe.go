@@ -21,6 +21,8 @@ const (
 	guardPace = 20 * time.Millisecond
 	// settingsPace is how often a busy watch of a log that evicts nothing makes sure that it still does not.
 	settingsPace = time.Second
+	// standEvery is how often a quiet watch tells that what it has is still all.
+	standEvery = time.Minute
 	// unprobed is a count of deliveries that no probe has seen.
 	unprobed = math.MaxUint64
 )

@@ -74,6 +74,7 @@ type outflow struct {
 	handed    mark   // everything up to here has been handed out
 	told      uint64 // the frontier and the pending count that the reader knows
 	toldLeft  uint64
+	toldNano  int64     // the mark's time as the reader knows it
 	checkAt   time.Time // the last look at the log's first revision
 	heard     uint64    // activity as last seen, and since when
 	heardAt   time.Time
@@ -158,13 +159,15 @@ func (w *watch) take(ctx context.Context, d kv.Delivery, limit, maxBytes int) (_
 		}
 	}
 	d.Pending = w.outEnd.pending + uint64(len(w.out)-w.at)
-	if w.at == from && w.handed.rev <= w.told && (d.Pending > 0 || w.toldLeft == 0) {
+	stands := w.handed.nano-w.toldNano >= standEvery.Nanoseconds()
+	if w.at == from && w.handed.rev <= w.told && !stands && (d.Pending > 0 || w.toldLeft == 0) {
 		return d, false, nil
 	}
 	if w.at > from {
 		w.dataAt = time.Now()
 	}
-	w.told, w.toldLeft = w.handed.rev, d.Pending
+	w.told, w.toldLeft, w.toldNano = w.handed.rev, d.Pending, w.handed.nano
+	d.Stood = kv.Stood{Revision: w.handed.rev, UnixNano: w.handed.nano}
 	d.Behind = w.outBehind
 	d.Frontier = w.told
 	return d, true, nil

@@ -158,7 +158,7 @@ func fleetModels() []modelcheck.Case {
 	evicts.name, evicts.deep, evicts.cuts = evicts.name+", deep", true, 1
 	var all []modelcheck.Case
 	for _, w := range []fleetWorld{fleetKeeps, fleetEvicts, fleetEnds, fleetRestores, keeps, evicts} {
-		all = append(all, modelcheck.CaseOf(w.model(), modelcheck.Options{}))
+		all = append(all, modelcheck.CaseOf(w.model(), modelcheck.Options{MaxStates: 20_000_000}))
 		all[len(all)-1].Deep = w.deep
 	}
 	return all

@@ -7,6 +7,9 @@ import (
 	"github.com/typedfold/fold/runtime/protocol"
 )
 
+// fleetMutations leaves out what a fleet on one log can't miss: whether two rows are the same when they are (a write that
+// changes nothing), and, of RestoreAllowed, the fold's revision, since an artifact in the window is ahead of every fold that
+// is not, the logs (see publishmutants.go) and the log's end, which here never goes back.
 func fleetMutations() []modelcheck.Mutation {
 	var all []modelcheck.Mutation
 	add := func(w fleetWorld, name, property string, steps int, forge fleetForge, ignore ...string) {

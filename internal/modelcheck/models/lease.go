@@ -356,10 +356,10 @@ var (
 
 func leaseModels() []modelcheck.Case {
 	deep := leasePlain
-	deep.name, deep.nodes, deep.deep = "lease, three nodes", 3, true
+	deep.name, deep.nodes, deep.ttl, deep.deep = "lease, three nodes", 3, 1, true
 	var all []modelcheck.Case
 	for _, w := range []leaseWorld{leasePlain, leaseSteps, deep} {
-		all = append(all, modelcheck.CaseOf(w.model(), modelcheck.Options{}))
+		all = append(all, modelcheck.CaseOf(w.model(), modelcheck.Options{MaxStates: 20_000_000}))
 		all[len(all)-1].Deep = w.deep
 	}
 	return all

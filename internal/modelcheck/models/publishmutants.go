@@ -18,6 +18,8 @@ func forgeNewer(forge func(a, b, live *protocol.Position)) func(*pubWorld) {
 	return func(w *pubWorld) { w.forge.newer = forge }
 }
 
+// publishMutations has one for each input of PointerPublishAllowed, PayloadPrunable and GenerationIsNewer, but for
+// Payload.Target: the pointer's target is not below the pointer, so it stays without that too.
 func publishMutations() []modelcheck.Mutation {
 	short := pubPlain
 	short.name, short.logs, short.deaf = "publish, one log", 1, false

@@ -201,6 +201,7 @@ func (b *Bucket) newWatch(req kv.OpenRequest, info *jetstream.StreamInfo) *watch
 	if w.info.Last == w.handed.rev {
 		w.handed.pass(w.info.Last, nanos(w.info.ServerTime))
 	}
+	w.toldNano = nanos(w.info.ServerTime)
 	w.heardAt, w.arrivedAt, w.dataAt, w.probedAt, w.probed = now, now, now, now, unprobed
 	return w
 }

@@ -27,7 +27,7 @@ func (u unit) String() string {
 var whole = []string{"logstore/applied/burst/1", "logstore/applied/window/3", "logstore/fold/yield/1"}
 
 const (
-	somePairs   = 8 // one in so many
+	somePairs   = 20 // one in so many
 	pebblePairs = 40
 )
 

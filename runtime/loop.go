@@ -251,20 +251,18 @@ func (l *loop) take(ev event) (_ machine.Input, ok bool) {
 		l.head = max(l.head, in.Segment.High.Rank(), in.Segment.Frontier)
 		return in, true
 	case machine.Injected:
-		if ev.audit != 0 && ev.audit != l.mending.audit {
-			ev.seg.injected.end(errAuditOver)
+		if err := l.overtaken(ev.audit); err != nil {
+			ev.seg.injected.end(err)
 			return nil, false
 		}
 		in.Segment.ID = l.register(ev.seg)
 		return in, true
 	case machine.Repaired:
-		l.repaired(in, ev)
+		return l.repaired(in, ev), true
 	case machine.RepairFailed:
-		l.lastErr = in.Err
-		keepReport(&l.mending.report, ev.report, l.cfg.events.RepairDone)
-		l.cfg.log.Warn("fold: repair failed, another try follows", "err", in.Err)
+		l.repairFailed(in, ev)
 	case machine.Audited:
-		l.audited(in, ev)
+		return l.audited(in, ev), true
 	case machine.HooksDone:
 		l.flushFailed(in.Err)
 	case machine.StoreDone:

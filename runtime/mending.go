@@ -35,8 +35,9 @@ type mending struct {
 	report      *repair.Report  // of the last repair
 	known       *kv.Incarnation // what the last repair has the fold remember of the log, until it is taken over
 	auditReport *repair.Report
-	listed      uint64 // repair.Outcome.Listed of the last repair, until the re-list has begun
-	audit       uint64 // the audit that is under way; another one's changes are refused
+	listed      uint64    // repair.Outcome.Listed of the last repair, until the re-list has begun
+	asked       kv.Cursor // what the last repair, or audit, was asked with
+	audit       uint64    // the audit that is under way; another one's changes are refused
 	stopAudit   context.CancelFunc
 	auditEnded  time.Time
 	auditTook   time.Duration
@@ -100,6 +101,7 @@ func (l *loop) readRetention(relisted bool) {
 
 func (l *loop) startRepair(e machine.Repair) {
 	l.endAudit()
+	l.mending.asked = e.Committed
 	q := repair.Request{Cursor: e.Committed, Known: l.log.get(), Owed: e.Owed, Err: e.Err}
 	switch e.End {
 	case machine.EndNoCursor:
@@ -142,9 +144,39 @@ func finalRepairError(err error) bool {
 	return false
 }
 
-func (l *loop) repaired(in machine.Repaired, ev event) {
+func (l *loop) repaired(in machine.Repaired, ev event) machine.Input {
+	if in.Err == nil && l.unaware(in.Cursor) {
+		ev.report.Error = errEvictedSince.Error()
+		failed := machine.RepairFailed{Err: errEvictedSince}
+		l.repairFailed(failed, ev)
+		return failed
+	}
 	l.mending.known, l.mending.listed = ev.known, ev.listed
 	l.reported(&l.mending.report, ev.report, l.cfg.events.RepairDone, "repair", in.Err)
+	return in
+}
+
+func (l *loop) repairFailed(in machine.RepairFailed, ev event) {
+	l.lastErr = in.Err
+	keepReport(&l.mending.report, ev.report, l.cfg.events.RepairDone)
+	l.cfg.log.Warn("fold: repair failed, another try follows", "err", in.Err)
+}
+
+// errEvictedSince ends a repair and an audit that take a listing for the truth, and the fold has been told better.
+var errEvictedSince = errors.New("retention was seen to take current values since it began")
+
+// unaware reports whether the fold knows that retention took current values, and who has this cursor does not.
+func (l *loop) unaware(c kv.Cursor) bool { return l.m.SeenEvicting() && !c.SeenEvicting }
+
+// overtaken is why an audit's changes, or with 0 a repair's, are refused.
+func (l *loop) overtaken(audit uint64) error {
+	switch {
+	case audit != 0 && audit != l.mending.audit:
+		return errAuditOver
+	case l.unaware(l.mending.asked):
+		return errEvictedSince
+	}
+	return nil
 }
 
 // takeOver has the log's identity go into the commit that moves the cursor to it, and into none before. No live watch stood
@@ -197,6 +229,7 @@ func (l *loop) auditPause() time.Duration {
 
 func (l *loop) startAudit(e machine.Audit) {
 	l.mending.audit++
+	l.mending.asked = e.Committed
 	id := l.mending.audit
 	ctx, cancel := context.WithCancel(l.ctx)
 	l.mending.stopAudit = cancel
@@ -226,13 +259,17 @@ func (l *loop) endAudit() {
 	}
 }
 
-func (l *loop) audited(in machine.Audited, ev event) {
+func (l *loop) audited(in machine.Audited, ev event) machine.Input {
+	if in.Err == nil && !in.Unproven && l.unaware(l.mending.asked) {
+		in.Err = errEvictedSince
+	}
 	l.mending.stopAudit = nil
 	l.mending.auditEnded = time.Now()
 	if ev.report != nil {
 		l.mending.auditTook = ev.report.Ended.Sub(ev.report.Began)
 	}
 	l.reported(&l.mending.auditReport, ev.report, l.cfg.events.AuditDone, "audit", in.Err)
+	return in
 }
 
 var errAuditOver = errors.New("the audit is over: a repair has begun")

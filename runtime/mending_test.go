@@ -108,6 +108,47 @@ func TestEachTryOfARepairIsTold(t *testing.T) {
 	})
 }
 
+// TestRepairHeedsAnEvictionToldMeanwhile: while a re-list lists, the log begins to evict, loses a value, is seen to have, and
+// evicts nothing any more before the listing ends: what is not listed was not deleted.
+func TestRepairHeedsAnEvictionToldMeanwhile(t *testing.T) {
+	for name, folded := range map[string]bool{"of a key that the fold has": true, "of a key that is new to it": false} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				log := newLog()
+				setRoute(t, log, route("t", "a", "1"))
+				if folded {
+					setRoute(t, log, route("t", "b", "1"))
+				}
+				tb := start(t, log, openStore(t, backends[0], dir), startOptions{})
+				tb.caughtUp(t, log)
+				tb.close(t)
+				for _, v := range []string{"2", "3"} {
+					setRoute(t, log, route("t", "b", v))
+					setRoute(t, log, route("t", "a", v))
+				}
+				log.Inject(
+					kvtest.Fault{At: kvtest.PointList, Do: func(l *kvtest.Log) {
+						l.SetLimits(kvtest.Limits{Evicts: true})
+						l.EvictTo(l.Bounds().Last)
+					}, Delay: 2 * time.Minute},
+					kvtest.Fault{At: kvtest.PointList, Do: func(l *kvtest.Log) { l.SetLimits(kvtest.Limits{}) }},
+				)
+				tb = start(t, log, openStore(t, backends[0], dir), startOptions{})
+				time.Sleep(3 * time.Minute)
+				ended(t, tb)
+				if err := tb.f.Err(); !errors.Is(err, fold.ErrRepairRefused) {
+					t.Errorf("it stopped with %v", err)
+				}
+				if folded {
+					wantRoute(t, tb, "t", "b", "1")
+				}
+				tb.close(t)
+			})
+		})
+	}
+}
+
 // openAgain opens a store that was closed; the test's end closes it.
 func openAgain(t *testing.T, b backend, dir string) store.Store {
 	t.Helper()

@@ -101,8 +101,7 @@ func (b *Bucket) judge(ctx context.Context, req kv.OpenRequest, info *jetstream.
 		Last:         info.State.LastSeq,
 	}
 	if protocol.LogIsSame(seen) == protocol.LogUnknown { // samples can only tell more
-		var err error
-		if seen.Samples, err = b.lookUp(ctx, req.Known.Samples, info.State); err != nil {
+		if err := b.lookUp(ctx, &seen, req.Known.Samples, info.State); err != nil {
 			return 0, fmt.Errorf("look up samples: %w", asBucketError(b.name, err))
 		}
 	}
@@ -154,28 +153,36 @@ func writtenNano(req *kv.OpenRequest) int64 {
 }
 
 // lookUp reads noted messages back from the leader. The time of the last one is known also when it is gone.
-func (b *Bucket) lookUp(ctx context.Context, samples []kv.Sample, log jetstream.StreamState) ([]protocol.SampleFound, error) {
-	found := make([]protocol.SampleFound, len(samples))
-	for i, s := range samples {
-		if s.Revision == 0 || s.Revision > log.LastSeq {
-			continue
-		}
-		if s.Revision == log.LastSeq && log.LastTime.UnixNano() == s.UnixNano {
-			found[i] = protocol.SampleMatches
-			continue
-		}
-		msg, ok, err := b.api.message(ctx, b.stream, msgGetRequest{Seq: s.Revision})
+func (b *Bucket) lookUp(ctx context.Context, seen *protocol.LogSeen, samples []kv.Sample, log jetstream.StreamState) error {
+	for _, s := range samples {
+		found, err := b.find(ctx, s, log)
 		switch {
 		case err != nil:
-			return nil, err
-		case !ok:
-		case msg.Time.UnixNano() == s.UnixNano:
-			found[i] = protocol.SampleMatches
+			return err
+		case s.Revision == seen.Cursor:
+			seen.AtCursor = found
 		default:
-			found[i] = protocol.SampleDiffers
+			seen.Samples = append(seen.Samples, found)
 		}
 	}
-	return found, nil
+	return nil
+}
+
+func (b *Bucket) find(ctx context.Context, s kv.Sample, log jetstream.StreamState) (protocol.SampleFound, error) {
+	switch {
+	case s.Revision == 0 || s.Revision > log.LastSeq:
+		return protocol.SampleAbsent, nil
+	case s.Revision == log.LastSeq && log.LastTime.UnixNano() == s.UnixNano:
+		return protocol.SampleMatches, nil
+	}
+	msg, ok, err := b.api.message(ctx, b.stream, msgGetRequest{Seq: s.Revision})
+	switch {
+	case err != nil || !ok:
+		return protocol.SampleAbsent, err
+	case msg.Time.UnixNano() == s.UnixNano:
+		return protocol.SampleMatches, nil
+	}
+	return protocol.SampleDiffers, nil
 }
 
 func (b *Bucket) newWatch(req kv.OpenRequest, info *jetstream.StreamInfo) *watch {

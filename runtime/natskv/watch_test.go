@@ -266,14 +266,14 @@ func TestSamplesTellARewoundLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	open := func(samples ...kv.Sample) error {
+	open := func(after uint64, samples ...kv.Sample) error {
 		known := kv.Incarnation{CreatedUnixNano: info.Created.UnixNano(), Samples: samples}
-		w, err := r.bucket.Open(bounded(t), kv.OpenRequest{After: kv.CursorAt(4), Known: known})
+		w, err := r.bucket.Open(bounded(t), kv.OpenRequest{After: kv.CursorAt(after), Known: known})
 		if err != nil {
 			return err
 		}
 		want := protocol.LogUnknown
-		if len(samples) > 1 {
+		if after == 3 {
 			want = protocol.LogSame
 		}
 		if got := w.Info().Identity; got != want {
@@ -281,14 +281,17 @@ func TestSamplesTellARewoundLog(t *testing.T) {
 		}
 		return w.Close(bounded(t))
 	}
-	if err := open(kv.Sample{Revision: 900, UnixNano: 1}); err != nil {
+	if err := open(4, kv.Sample{Revision: 900, UnixNano: 1}); err != nil {
 		t.Fatal(err)
 	}
 	same := kv.Sample{Revision: 3, UnixNano: got[2].UnixNano}
-	if err := open(same, kv.Sample{Revision: 900, UnixNano: 1}); err != nil {
-		t.Fatal(err)
+	for after := range uint64(2) { // what is where it was says nothing of what came after it
+		if err := open(3+after, same, kv.Sample{Revision: 900, UnixNano: 1}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	wantErr(t, open(same, kv.Sample{Revision: 4, UnixNano: got[3].UnixNano - 1}), kv.ErrLogRewound)
+	wantErr(t, open(4, same, kv.Sample{Revision: 4, UnixNano: got[3].UnixNano - 1}), kv.ErrLogRewound)
+	wantErr(t, open(4, kv.Sample{Revision: 3, UnixNano: got[2].UnixNano - 1}), kv.ErrLogRewound)
 }
 
 func TestMarkers(t *testing.T) {

@@ -1,12 +1,14 @@
 package protocol
 
+import "slices"
+
 // LogAnswer is what can be said of a log that a cursor is about to be resumed on.
 type LogAnswer uint8
 
 const (
 	// LogUnknown: nothing contradicts that it is the same log, and nothing proves it. It resumes, and owes an audit.
 	LogUnknown LogAnswer = iota
-	// LogSame: a sampled message is where it was, with its time.
+	// LogSame: the cursor's message is where it was, with its time.
 	LogSame
 	// LogReplaced: the log was created at another time, so it is another log under the same name.
 	LogReplaced
@@ -50,7 +52,10 @@ type LogSeen struct {
 	Cursor uint64
 	// Last is the log's last revision now.
 	Last uint64
-	// Samples are the readings of noted messages, in any order.
+	// AtCursor is the reading of the message at Cursor; SampleAbsent when none was noted.
+	AtCursor SampleFound
+	// Samples are the readings of the other noted messages, in any order. One that is where it was says nothing of what
+	// came after it, and a log that lost its end may have been written again from there.
 	Samples []SampleFound
 }
 
@@ -64,14 +69,11 @@ func LogIsSame(s LogSeen) LogAnswer {
 	if s.Cursor > s.Last {
 		return LogRewound
 	}
-	answer := LogUnknown
-	for _, f := range s.Samples {
-		switch f {
-		case SampleDiffers:
-			return LogRewound
-		case SampleMatches:
-			answer = LogSame
-		}
+	if s.AtCursor == SampleDiffers || slices.Contains(s.Samples, SampleDiffers) {
+		return LogRewound
 	}
-	return answer
+	if s.AtCursor == SampleMatches {
+		return LogSame
+	}
+	return LogUnknown
 }

@@ -20,7 +20,7 @@ func sampleLists() [][]SampleFound {
 // specLogIsSame says the same as a table of evidence: what contradicts, in the order of its weight, then what proves.
 func specLogIsSame(s LogSeen) LogAnswer {
 	noted, otherCreation := s.NotedCreated != 0, s.Created-s.NotedCreated != 0
-	differs, matches := slices.Contains(s.Samples, SampleDiffers), slices.Contains(s.Samples, SampleMatches)
+	differs, matches := slices.Contains(append(s.Samples, s.AtCursor), SampleDiffers), s.AtCursor == SampleMatches
 	endsBefore := !(s.Cursor <= s.Last)
 	return map[[2]bool]map[bool]LogAnswer{
 		{false, false}: {false: LogUnknown, true: LogSame},
@@ -37,12 +37,14 @@ func TestLogIsSame(t *testing.T) {
 			for _, cursor := range []uint64{0, 1, 2, 3, math.MaxUint64} {
 				for _, last := range []uint64{0, 1, 2, 3, math.MaxUint64} {
 					for _, samples := range sampleLists() {
-						s := LogSeen{NotedCreated: noted, Created: created, Cursor: cursor, Last: last, Samples: samples}
-						got := LogIsSame(s)
-						if want := specLogIsSame(s); got != want {
-							t.Fatalf("%+v: got %v, want %v", s, got, want)
+						for _, at := range []SampleFound{SampleAbsent, SampleMatches, SampleDiffers} {
+							s := LogSeen{NotedCreated: noted, Created: created, Cursor: cursor, Last: last, AtCursor: at, Samples: samples}
+							got := LogIsSame(s)
+							if want := specLogIsSame(s); got != want {
+								t.Fatalf("%+v: got %v, want %v", s, got, want)
+							}
+							seen[got]++
 						}
-						seen[got]++
 					}
 				}
 			}
@@ -61,5 +63,17 @@ func TestLogIsSameIgnoresSampleOrder(t *testing.T) {
 		if a, b := LogIsSame(LogSeen{Samples: samples}), LogIsSame(LogSeen{Samples: turned}); a != b {
 			t.Fatalf("%v: %v, turned round %v", samples, a, b)
 		}
+	}
+}
+
+// An older message that is where it was does not make the log the same: it may have been written again after it.
+func TestAnOlderSampleProvesNothing(t *testing.T) {
+	s := LogSeen{Cursor: 2, Last: 3, Samples: []SampleFound{SampleMatches}}
+	if got := LogIsSame(s); got != LogUnknown {
+		t.Errorf("%+v: %v", s, got)
+	}
+	s.AtCursor = SampleMatches
+	if got := LogIsSame(s); got != LogSame {
+		t.Errorf("%+v: %v", s, got)
 	}
 }

@@ -202,19 +202,23 @@ func identity(s *suite) {
 	created := s.info().Created.UnixNano()
 	for _, c := range []struct {
 		known kv.Incarnation
-		want  protocol.LogAnswer
+		same  uint64 // the cursor that is known to be of this log
 	}{
-		{kv.Incarnation{}, protocol.LogUnknown},
-		{kv.Incarnation{CreatedUnixNano: created}, protocol.LogUnknown},
-		{kv.Incarnation{Samples: []kv.Sample{superseded}}, protocol.LogUnknown},
-		{kv.Incarnation{CreatedUnixNano: created, Samples: []kv.Sample{superseded, {Revision: 900, UnixNano: 1}}}, protocol.LogUnknown},
-		{kv.Incarnation{CreatedUnixNano: created, Samples: []kv.Sample{superseded, s.sampleOf(4)}}, protocol.LogSame},
-		{kv.Incarnation{Samples: []kv.Sample{s.sampleOf(1)}}, protocol.LogSame},
+		{kv.Incarnation{}, 99},
+		{kv.Incarnation{CreatedUnixNano: created}, 99},
+		{kv.Incarnation{Samples: []kv.Sample{superseded}}, 99},
+		{kv.Incarnation{CreatedUnixNano: created, Samples: []kv.Sample{superseded, {Revision: 900, UnixNano: 1}}}, 99},
+		{kv.Incarnation{CreatedUnixNano: created, Samples: []kv.Sample{superseded, s.sampleOf(4)}}, 4},
+		{kv.Incarnation{Samples: []kv.Sample{s.sampleOf(1)}}, 1},
 	} {
 		for _, after := range []uint64{0, 1, 4} {
+			want := protocol.LogUnknown
+			if after == c.same {
+				want = protocol.LogSame
+			}
 			got := s.open(kv.OpenRequest{After: kv.CursorAt(after), Known: c.known}).w.Info().Identity
-			if got != c.want {
-				s.Fatalf("after %d, knowing %+v: %v, want %v", after, c.known, got, c.want)
+			if got != want {
+				s.Fatalf("after %d, knowing %+v: %v, want %v", after, c.known, got, want)
 			}
 		}
 	}

@@ -63,7 +63,11 @@ func (l *Log) judge(req kv.OpenRequest, info kv.LogInfo) (protocol.LogAnswer, er
 	}
 	seen := protocol.LogSeen{NotedCreated: req.Known.CreatedUnixNano, Created: l.created, Cursor: cursor, Last: info.Last}
 	for _, s := range req.Known.Samples {
-		seen.Samples = append(seen.Samples, l.find(s))
+		if s.Revision == cursor {
+			seen.AtCursor = l.find(s)
+		} else {
+			seen.Samples = append(seen.Samples, l.find(s))
+		}
 	}
 	answer := protocol.LogIsSame(seen)
 	switch answer {

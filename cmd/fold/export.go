@@ -89,7 +89,9 @@ func (p *program) export(ctx context.Context, f *exportFlags, dir string, told *
 	if to == "" {
 		parent := f.scratch
 		if parent == "" {
-			parent = filepath.Dir(filepath.Clean(dir))
+			if parent, err = folderOf(dir); err != nil {
+				return err
+			}
 		}
 		scratch, scratchErr := artifact.NewScratch(parent)
 		if scratchErr != nil {
@@ -113,6 +115,12 @@ func (p *program) export(ctx context.Context, f *exportFlags, dir string, told *
 		return errSuperseded
 	}
 	return nil
+}
+
+// folderOf is the folder that a path is in, also where the path is the working folder.
+func folderOf(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	return filepath.Dir(abs), err
 }
 
 // exportStore opens a store under its lock and exports it, once the server can be reached if d needs it.
@@ -144,11 +152,11 @@ func openWritable(dir, kind string) (store.Store, error) {
 	if _, err := os.Stat(filepath.Join(dir, artifact.ManifestName)); err == nil {
 		return nil, usageError("fold import makes a store of it", "%s is an artifact already", dir)
 	}
-	found, err := storeKind(dir)
+	kind, err := checkedKind(dir, kind)
 	if err != nil {
 		return nil, err
 	}
-	if kind == storeLog || kind == storeAuto && found == storeLog {
+	if kind == storeLog {
 		s, err := logstore.Open(dir, logstore.Options{})
 		if err != nil {
 			return nil, err

@@ -12,6 +12,9 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // the second signal ends what does not end by the first
+	// A reader that goes away is an error of the print, by when nothing is left to be removed.
+	signal.Ignore(syscall.SIGPIPE)
 	p := &program{env: os.Getenv, out: os.Stdout, err: os.Stderr, progressAfter: progressAfter}
 	os.Exit(p.run(ctx, os.Args[1:]))
 }

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,7 +58,22 @@ var errSaid = errors.New("said")
 // errSuperseded ends the program with exitSuperseded after the verb has said by what.
 var errSuperseded = errors.New("superseded")
 
+// run prints the result at the end, when nothing is left to be removed or to fail.
 func (p *program) run(ctx context.Context, args []string) int {
+	var result bytes.Buffer
+	to := p.out
+	p.out = &result
+	code := p.execute(ctx, args, &result)
+	if _, err := to.Write(result.Bytes()); err != nil {
+		fmt.Fprintf(p.err, "fold: print: %v\n", err)
+		if code == exitOK {
+			code = exitFailed
+		}
+	}
+	return code
+}
+
+func (p *program) execute(ctx context.Context, args []string, result *bytes.Buffer) int {
 	root := p.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -69,8 +86,19 @@ func (p *program) run(ctx context.Context, args []string) int {
 		return exitSuperseded
 	}
 	code := codeOf(err)
+	if p.json = p.json || asksForJSON(args); p.json {
+		result.Reset() // there is one object
+	}
 	p.fail(err, code)
 	return code
+}
+
+// asksForJSON looks for the flag where the flags could not be read.
+func asksForJSON(args []string) bool {
+	if end := slices.Index(args, "--"); end >= 0 {
+		args = args[:end]
+	}
+	return slices.Contains(args, "--json") || slices.Contains(args, "--json=true")
 }
 
 func (p *program) root() *cobra.Command {

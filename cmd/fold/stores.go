@@ -28,8 +28,11 @@ func storeKind(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if info.Mode().IsRegular() {
+	switch {
+	case info.Mode().IsRegular():
 		return storeLog, nil
+	case !info.IsDir(): // a pipe would be waited for
+		return "", fmt.Errorf("%s: %w: it is neither a file nor a folder, but %v", path, store.ErrFormat, info.Mode().Type())
 	}
 	files, err := os.ReadDir(path)
 	if err != nil {
@@ -46,15 +49,22 @@ func storeKind(path string) (string, error) {
 	return "", fmt.Errorf("%s: %w: it is neither a log file, nor a folder with %s or with a Pebble database", path, store.ErrFormat, logstore.ExportName)
 }
 
+// checkedKind is the kind of the store at a path, which must be the one that was asked for.
+func checkedKind(path, kind string) (string, error) {
+	found, err := storeKind(path)
+	if err == nil && kind != storeAuto && kind != found {
+		return "", usageError("leave out --store", "%s is no store of kind %s, but one of kind %s", path, kind, found)
+	}
+	return found, err
+}
+
 // openStore opens a store, or that in an artifact, to read it only.
 func openStore(path, kind string) (_ store.Store, err error) {
 	if _, err := os.Stat(filepath.Join(path, artifact.ManifestName)); err == nil {
 		path = filepath.Join(path, artifact.DataName)
 	}
-	if kind == storeAuto {
-		if kind, err = storeKind(path); err != nil {
-			return nil, err
-		}
+	if kind, err = checkedKind(path, kind); err != nil {
+		return nil, err
 	}
 	if kind == storeLog {
 		s, err := logstore.Open(path, logstore.Options{ReadOnly: true})

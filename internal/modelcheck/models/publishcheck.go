@@ -183,7 +183,6 @@ func publishModels() []modelcheck.Case {
 	for _, w := range []pubWorld{
 		pubPlain, pubRewound, pubReaders,
 		pubRewound.deepened(func(w *pubWorld) { w.revs = 3 }),
-		pubReaders.deepened(func(w *pubWorld) { w.alone, w.revs = false, 2 }),
 	} {
 		all = append(all, modelcheck.CaseOf(w.model(), modelcheck.Options{MaxStates: 40_000_000}))
 		all[len(all)-1].Deep = w.deep

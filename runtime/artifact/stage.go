@@ -111,7 +111,7 @@ func tryStage(parent string) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	lock, err := takeLock(filepath.Join(dir, stageLock), true)
+	lock, err := takeLock(dir, true)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -121,10 +121,17 @@ func tryStage(parent string) (*stage, error) {
 	return &stage{dir: dir, lock: lock}, nil
 }
 
-// takeLock opens the lock's file and takes the lock. It is fs.ErrNotExist when the file was removed meanwhile, and nil
-// without wait when somebody has it.
-func takeLock(name string, wait bool) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+// takeLock opens a stage's lock file and takes the lock. It is fs.ErrNotExist when the file was removed meanwhile, or is a
+// link, and nil without wait when somebody has it. Others may write to the folder that stages are in, as to the system's
+// temporary one, so no link out of it is followed.
+func takeLock(stage string, wait bool) (*os.File, error) {
+	root, err := os.OpenRoot(filepath.Dir(stage))
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	name := filepath.Join(filepath.Base(stage), stageLock)
+	f, err := root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +139,7 @@ func takeLock(name string, wait bool) (*os.File, error) {
 	if err == nil && got {
 		var mine, there fs.FileInfo
 		if mine, err = f.Stat(); err == nil {
-			there, err = os.Stat(name)
+			there, err = root.Lstat(name)
 		}
 		if err == nil && !os.SameFile(mine, there) {
 			err = fs.ErrNotExist
@@ -170,7 +177,7 @@ func cleanStage(dir string) error {
 	if strings.HasSuffix(dir, stageDead) {
 		return os.RemoveAll(dir)
 	}
-	lock, err := takeLock(filepath.Join(dir, stageLock), false)
+	lock, err := takeLock(dir, false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // another one cleans too
 	}

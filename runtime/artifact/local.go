@@ -117,9 +117,6 @@ func (s *LocalSource) fetch(ctx context.Context, name string) (_ *Opened, err er
 	if parent == "" {
 		parent = os.TempDir()
 	}
-	if err := os.MkdirAll(parent, 0o700); err != nil {
-		return nil, err
-	}
 	scratch, err := NewScratch(parent)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package artifact
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 )
 
@@ -9,10 +10,13 @@ import (
 // same folder removes it, as CleanStages does.
 type Scratch struct{ stage *stage }
 
-// NewScratch makes a folder in parent, which must be there, and removes what dead processes left in it.
+// NewScratch makes a folder in parent, which is made when it is not there, and removes what dead processes left in it.
 func NewScratch(parent string) (*Scratch, error) {
 	parent, err := filepath.Abs(parent)
 	if err != nil {
+		return nil, fmt.Errorf("scratch folder: %w", err)
+	}
+	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return nil, fmt.Errorf("scratch folder: %w", err)
 	}
 	s, err := newStage(filepath.Join(parent, stagePrefix+"none"), nil)

@@ -28,7 +28,15 @@ func TestScratch(t *testing.T) {
 	if left, err = os.ReadDir(parent); err != nil || len(left) != 0 {
 		t.Errorf("left %v, %v", left, err)
 	}
-	if _, err := NewScratch(filepath.Join(parent, "absent")); err == nil {
-		t.Error("made one in a folder that is not there")
+	absent := filepath.Join(parent, "not", "there")
+	c, err := NewScratch(absent)
+	must(t, err)
+	if filepath.Dir(c.Dir()) != absent {
+		t.Errorf("it is %s", c.Dir())
+	}
+	must(t, c.Remove())
+	must(t, os.WriteFile(filepath.Join(parent, "file"), nil, 0o600))
+	if _, err := NewScratch(filepath.Join(parent, "file")); err == nil {
+		t.Error("made one in a file")
 	}
 }

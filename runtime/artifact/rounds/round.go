@@ -26,7 +26,8 @@ type Round struct {
 	// Export writes the fold as an artifact to dir, which is absent; the Export of a fold is one.
 	Export    func(ctx context.Context, dir string) (artifact.Manifest, error)
 	Transport *transport.Transport
-	// Scratch is the folder in which the artifact lies until it is published: best one on the fold's file system.
+	// Scratch is the folder in which the artifact lies until it is published: best one on the fold's file system. It is
+	// made when it is not there.
 	Scratch string
 	// Keep is how many generations stay; 0 is transport.DefaultKeep.
 	Keep int

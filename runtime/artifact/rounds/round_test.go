@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,8 +39,14 @@ func TestRoundStates(t *testing.T) {
 			arrange: func(n *node) { n.export = func(context.Context) error { return errFault } },
 			err:     errFault, free: true, exports: 1,
 		},
-		"scratch is missing": {
-			arrange: func(n *node) { n.round.Scratch = filepath.Join(n.dir, "absent") }, err: os.ErrNotExist, free: true,
+		"scratch is made": {
+			arrange: func(n *node) { n.round.Scratch = filepath.Join(n.t.TempDir(), "absent") }, ending: Published, newest: 3, exports: 1,
+		},
+		"scratch is a file": {
+			arrange: func(n *node) {
+				n.round.Scratch = filepath.Join(n.t.TempDir(), "file")
+				must(n.t, os.WriteFile(n.round.Scratch, nil, 0o600))
+			}, err: syscall.ENOTDIR, free: true,
 		},
 		"uploading: the payload fails": {
 			arrange: func(n *node) { n.objects.set("put .tar") }, err: errFault, free: true, exports: 1,

@@ -96,6 +96,7 @@ type Scheduler struct {
 	known  bool       // info was read
 	newest transport.Generation
 	has    bool
+	whole  bool      // the last look found nothing in the log after newest
 	since  time.Time // when newest was first seen here, or that there is none
 	jitter float64
 	// notBefore holds the next round back.
@@ -172,6 +173,7 @@ func (s *Scheduler) look(ctx context.Context) (seen bool, err error) {
 		s.info, s.known = info, true
 		s.looks.add(info)
 	}
+	s.whole = logErr == nil && s.has && s.newest.Manifest.Rank() == info.Last
 	return !s.since.IsZero() && s.known, errors.Join(pointerErr, logErr)
 }
 
@@ -190,7 +192,8 @@ func (s *Scheduler) outlook() Outlook {
 }
 
 // next is when the next round is due: a period after the newest artifact, and up to a tenth later, so that one node
-// is first; at once where there is none of this log.
+// is first; at once where there is none of this log. One that the log has nothing after is as good as new: more of its
+// cursor would help nobody, and no prune may take them.
 func (s *Scheduler) next(period time.Duration) time.Time {
 	spread := time.Duration(s.jitter * float64(period/10))
 	due := s.since.Add(min(spread, leastLook))
@@ -198,6 +201,9 @@ func (s *Scheduler) next(period time.Duration) time.Time {
 		begin := s.since // never later, whatever the exporter's clock says
 		if c := s.newest.Manifest.Created; c.Before(begin) {
 			begin = c
+		}
+		if s.whole {
+			begin = time.Now()
 		}
 		due = begin.Add(period + spread)
 	}

@@ -56,6 +56,8 @@ func TestPauses(t *testing.T) {
 			t.Fatalf("%d published", s.published())
 		}
 		n.objects.set("put .tar")
+		n.write("a")
+		n.follow()
 		before := len(s.rounds)
 		settle(90 * time.Minute) // the next one is due after two hours
 		s.close()

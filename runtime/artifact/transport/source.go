@@ -19,7 +19,8 @@ type Source struct {
 	// Artifact says what is taken. Its Kinds are needed; leave its Scope to the repair, which takes any that covers the
 	// fold's.
 	Artifact artifact.Options
-	// Scratch is the folder in which an artifact lies while it is restored; default os.TempDir(). It needs room for one.
+	// Scratch is the folder in which an artifact lies while it is restored; it is made when it is not there. Default
+	// os.TempDir(). It needs room for one.
 	Scratch string
 }
 

@@ -127,6 +127,12 @@ func repairWorlds() []repairWorld {
 func repairModels() (all []modelcheck.Case) {
 	for _, w := range repairWorlds() {
 		all = append(all, modelcheck.CaseOf(w.model(), modelcheck.Options{}))
+		if w.name != "repair-keeps" && w.name != "repair-evicting" {
+			continue
+		}
+		deep := w
+		deep.name, deep.revs, deep.crashes, deep.faults = w.name+"-deep", w.revs+1, 2, 3
+		all = append(all, modelcheck.DeepCaseOf(deep.model(), modelcheck.Options{MaxStates: 60_000_000}))
 	}
 	return all
 }

@@ -397,6 +397,10 @@ func TestLooks(t *testing.T) {
 	if got := l.turnover(evicting); got.Revisions != 4999 || got.Over != int64(time.Minute) {
 		t.Errorf("turnover %+v", got)
 	}
+	near := looks{log: 1, all: []look{{at: begin, last: 5}, {at: begin.Add(time.Millisecond), last: 6}}}
+	if got := near.turnover(evicting); got.Revisions != 1 || got.Over != int64(shortest) {
+		t.Errorf("turnover of readings a moment apart %+v", got)
+	}
 	if got := l.turnover(kv.Retention{EvictsCurrentValues: true, AgeLimit: time.Hour}); got != (protocol.Turnover{MaxAge: int64(time.Hour)}) {
 		t.Errorf("turnover %+v", got)
 	}

@@ -13,6 +13,9 @@ import (
 // maxLooks is how many readings of a log are kept. When there are more, every other one goes, so that they reach far back.
 const maxLooks = 64
 
+// shortest is the least time that a rate is taken over: one write between two readings a moment apart is no turnover.
+const shortest = 10 * time.Second
+
 // look is one reading of a log.
 type look struct {
 	at          time.Time // by the server's clock, where it says so
@@ -68,7 +71,7 @@ func (l *looks) turnover(r kv.Retention) protocol.Turnover {
 	var t protocol.Turnover
 	now := l.all[len(l.all)-1]
 	for _, then := range l.all[:len(l.all)-1] {
-		n, over := now.last-then.last, now.at.Sub(then.at).Nanoseconds()
+		n, over := now.last-then.last, max(shortest, now.at.Sub(then.at)).Nanoseconds()
 		if now.first > then.first {
 			n = max(n, now.first-then.first)
 		}

@@ -63,6 +63,9 @@ func (p *program) diff(ctx context.Context, f *diffFlags, a, b string, told *pro
 	if f.examples < 0 {
 		return usageError("0 names none", "--examples %d is no number of keys", f.examples)
 	}
+	if err := checkFolders(a, b); err != nil {
+		return err
+	}
 	told.now("opening the stores")
 	as, err := openStore(a, storeAuto)
 	if err != nil {

@@ -75,7 +75,7 @@ func (f *exportFlags) check() error {
 }
 
 func (p *program) export(ctx context.Context, f *exportFlags, dir string, told *progress) (err error) {
-	if err := f.check(); err != nil {
+	if err := errors.Join(f.check(), checkFolders(dir, f.to, f.scratch)); err != nil {
 		return err
 	}
 	var d *destination

@@ -50,6 +50,9 @@ func (p *program) importFrom(ctx context.Context, f *importFlags, from string, t
 	if f.to == "" {
 		return usageError("name the folder of the new store", "--to is missing")
 	}
+	if err := checkFolders(f.to); err != nil {
+		return err
+	}
 	if f.generation != "" && (f.bucket != "" || f.server != "") {
 		return usageError("leave out --bucket and --server", "--generation takes that one, whatever the log says")
 	}

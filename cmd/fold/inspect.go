@@ -70,6 +70,9 @@ func (p *program) inspect(ctx context.Context, f *inspectFlags, path string, tol
 	if !knownStore(f.store) {
 		return usageError("it is auto, pebble or log", "--store %q is none", f.store)
 	}
+	if err := checkFolders(path); err != nil {
+		return err
+	}
 	facts, err := inspected(ctx, path, f.store, told)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -107,4 +108,22 @@ func TestScratchIsBesideTheStore(t *testing.T) {
 			t.Errorf("%s is in %s, %v", path, got, err)
 		}
 	}
+}
+
+// TestURLIsNoFolder: the URL of an object store in a folder's place is refused, and its secrets are not shown.
+func TestURLIsNoFolder(t *testing.T) {
+	dir := t.TempDir()
+	url := "s3://user:geheim@bucket/folder?token=geheim"
+	for _, args := range [][]string{
+		{"inspect", url}, {"diff", url, dir}, {"diff", dir, url}, {"export", url, "--to", "x"}, {"export", dir, "--to", url},
+		{"export", dir, "--publish", "file://" + dir, "--key", "a", "--scratch", url}, {"import", dir, "--to", url}, {"verify", dir, "--scratch", url},
+		{"repair", "--explain", "--dir", url}, {"repair", "--explain", "--dir", dir, "--artifact", url}, {"repair", "--explain", "--dir", dir, "--scratch", url},
+	} {
+		r := run(t, nil, args...)
+		if r.code != exitUsage || strings.Contains(r.err, "geheim") {
+			t.Errorf("%q: code %d, %s", args, r.code, r.err)
+		}
+		holdsAll(t, r.err, "s3://***@bucket/folder?token=***")
+	}
+	empty(t, dir)
 }

@@ -29,6 +29,16 @@ var openers = objects.Openers{"file": dir.OpenURL, "s3": s3.OpenURL, "gs": gcs.O
 
 func isURL(at string) bool { return strings.Contains(at, "://") }
 
+// checkFolders refuses the URL of an object store where there must be a folder; its text may hold secrets.
+func checkFolders(paths ...string) error {
+	for _, path := range paths {
+		if isURL(path) {
+			return usageError("fold verify, fold artifacts and fold import take one, and fold export --publish", "%s is a URL, and this must be a folder", objects.RedactURL(path))
+		}
+	}
+	return nil
+}
+
 // taken are the artifacts that the command takes: of any kind of store that it knows.
 func taken() artifact.Options {
 	return artifact.Options{Kinds: []store.Kind{pebblestore.Kind(), logstore.Kind()}}

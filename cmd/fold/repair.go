@@ -69,6 +69,9 @@ func (f *repairFlags) check() (o fold.RepairOptions, err error) {
 	case f.timeout <= 0:
 		return o, usageError("give it a time, such as 1m", "--timeout %v is none", f.timeout)
 	}
+	if err := checkFolders(append(f.artifacts, f.dir, f.scratch)...); err != nil {
+		return o, err
+	}
 	o = fold.RepairOptions{Mode: fold.RepairOff + 1, AdoptNewLog: f.adopt, Scratch: f.scratch}
 	for m := fold.RepairAuto; m <= fold.RepairOff; m++ {
 		if m.String() == f.mode {

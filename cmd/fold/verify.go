@@ -72,6 +72,9 @@ It exits with 1 when the artifact is no good.`, 1, &f.json, func(ctx context.Con
 }
 
 func (p *program) verify(ctx context.Context, f *verifyFlags, at string, told *progress) (err error) {
+	if err := checkFolders(f.scratch); err != nil {
+		return err
+	}
 	where := at
 	if isURL(at) {
 		scratch, scratchErr := artifact.NewScratch(cmp.Or(f.scratch, os.TempDir()))

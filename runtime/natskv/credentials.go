@@ -81,13 +81,25 @@ func parseServerURL(text string) (*url.URL, error) {
 }
 
 // redactURLs is a list of URLs with whatever may be credentials left out, parsable or not: from each scheme to the last
-// @ before the next one.
+// @ before the next one, and what comes behind a question mark.
 func redactURLs(list string) string {
 	parts := strings.Split(list, "://")
 	for i, part := range parts {
-		if at := strings.LastIndexByte(part, '@'); at >= 0 {
-			parts[i] = "***" + part[at:]
+		next := "" // the comma and the next one's scheme
+		if comma := strings.LastIndexByte(part, ','); comma >= 0 && i < len(parts)-1 {
+			part, next = part[:comma], part[comma:]
 		}
+		query, at := strings.IndexByte(part, '?'), strings.LastIndexByte(part, '@')
+		switch {
+		case query >= 0 && at > query:
+			part = "***"
+		case query >= 0:
+			part = part[:query+1] + "***"
+		}
+		if at >= 0 && part != "***" {
+			part = "***" + part[at:]
+		}
+		parts[i] = part + next
 	}
 	return strings.Join(parts, "://")
 }

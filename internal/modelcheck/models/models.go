@@ -18,6 +18,8 @@ func All() []modelcheck.Case {
 		relistOrderModels(),
 		fleetModels(),
 		liveModels(),
+		incarnationModels(),
+		markerModels(),
 	)
 }
 
@@ -31,5 +33,7 @@ func Mutations() []modelcheck.Mutation {
 		relistOrderMutations(),
 		fleetMutations(),
 		liveMutations(),
+		incarnationMutations(),
+		markerMutations(),
 	)
 }

@@ -118,8 +118,8 @@ type Turnover struct {
 
 const never = math.MaxInt64
 
-// lose is how long the log takes to fill up and to discard that many of its oldest revisions. A log that is empty has shown nothing of
-// how many it holds.
+// lose is how long the log takes to fill up and to discard that many of its oldest revisions. A log that is empty has shown
+// nothing of how many it holds.
 func (t Turnover) lose(log LogBounds, revisions uint64) int64 {
 	if t.Revisions == 0 || t.Over <= 0 || log.First == 0 || log.First > log.Last {
 		return never

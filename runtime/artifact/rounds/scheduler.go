@@ -96,7 +96,7 @@ type Scheduler struct {
 	known  bool       // info was read
 	newest transport.Generation
 	has    bool
-	whole  bool      // the last look found nothing in the log after newest
+	quiet  bool      // the last look found nothing in the log after newest
 	since  time.Time // when newest was first seen here, or that there is none
 	jitter float64
 	// notBefore holds the next round back.
@@ -173,7 +173,7 @@ func (s *Scheduler) look(ctx context.Context) (seen bool, err error) {
 		s.info, s.known = info, true
 		s.looks.add(info)
 	}
-	s.whole = logErr == nil && s.has && s.newest.Manifest.Rank() == info.Last
+	s.quiet = logErr == nil && s.has && s.newest.Manifest.Rank() == info.Last
 	return !s.since.IsZero() && s.known, errors.Join(pointerErr, logErr)
 }
 
@@ -202,7 +202,7 @@ func (s *Scheduler) next(period time.Duration) time.Time {
 		if c := s.newest.Manifest.Created; c.Before(begin) {
 			begin = c
 		}
-		if s.whole {
+		if s.quiet {
 			begin = time.Now()
 		}
 		due = begin.Add(period + spread)

@@ -63,7 +63,7 @@ func (st *Status) hint() string {
 	} else if st.AtRisk {
 		all = append(all, "no node can be restored, since there is no artifact: see that an export succeeds")
 	}
-	if err := st.Outlook.Newest.Err; err != nil {
+	if st.Outlook.Newest.Err != nil {
 		all = append(all, "the pointer is no manifest that this build reads, and the next round replaces it: see that all nodes that publish under its key are of one build")
 	}
 	if st.LookErr != nil {

@@ -49,7 +49,8 @@ type Pruned struct {
 }
 
 // Prune removes the generations that nobody can publish any more and that are none of the newest, and what dead uploads
-// left. It ends early when the pointer moves. On an error, what was removed until then is returned too. Downloads of what it removes fail with ErrGone.
+// left. It ends early when the pointer moves. On an error, what was removed until then is returned too. Downloads of what
+// it removes fail with ErrGone. Generations of the pointer's own revision stay until it has a later one.
 func (t *Transport) Prune(ctx context.Context, o PruneOptions) (Pruned, error) {
 	if err := o.Validate(); err != nil {
 		return Pruned{}, err

@@ -81,14 +81,18 @@ func (p *program) artifacts(ctx context.Context, f *artifactsFlags, url string, 
 	}
 	l := list(f.key, all, log, time.Now())
 	p.printListing(f.json, l)
-	if log != nil && !l.anyFresh() {
+	if f.asked() && !l.anyFresh() {
 		return errSaid
 	}
 	return nil
 }
 
-// read is the log as it is now; nil when it is not asked for.
+// read is the log as it is now; nil when it is not asked for, and where nothing says which one it is since there are no
+// artifacts.
 func (f *artifactsFlags) read(ctx context.Context, env func(string) string, all []transport.Generation, told *progress) (*kv.LogInfo, error) {
+	if len(all) == 0 && f.bucket == "" {
+		return nil, nil
+	}
 	live, err := f.live(ctx, env, bucketOf(all), told)
 	if live == nil || err != nil {
 		return nil, err

@@ -53,7 +53,7 @@ func (p *program) importFrom(ctx context.Context, f *importFlags, from string, t
 	if err := checkFolders(f.to); err != nil {
 		return err
 	}
-	if f.generation != "" && (f.bucket != "" || f.server != "") {
+	if f.generation != "" && f.asked() {
 		return usageError("leave out --bucket and --server", "--generation takes that one, whatever the log says")
 	}
 	done, err := f.take(ctx, p.env, from, told)
@@ -99,7 +99,7 @@ func (f *importFlags) takeRemote(ctx context.Context, env func(string) string, u
 	switch {
 	case f.generation != "":
 		m, err = f.takeNamed(ctx, t, told)
-	case f.bucket != "" || f.server != "":
+	case f.asked() && (f.bucket != "" || len(all) > 0):
 		m, err = f.takeFollowed(ctx, env, t, all, told)
 	default:
 		m, done.Refused, err = takeNewest(ctx, t, all, f, told)

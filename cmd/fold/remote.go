@@ -98,7 +98,7 @@ type liveLog struct {
 
 // live connects to the server, when it is asked for by a flag. The log is nil when it is not.
 func (f *logFlags) live(ctx context.Context, env func(string) string, recorded string, told *progress) (*liveLog, error) {
-	if f.bucket == "" && f.server == "" {
+	if !f.asked() {
 		return nil, nil
 	}
 	return f.connect(ctx, env, recorded, told)
@@ -123,6 +123,9 @@ type logFlags struct {
 	serverFlags
 	bucket string
 }
+
+// asked reports whether the log is to be read.
+func (f *logFlags) asked() bool { return f.bucket != "" || f.server != "" }
 
 func (f *logFlags) add(c *cobra.Command, what string) {
 	c.Flags().StringVar(&f.bucket, "bucket", "", what)

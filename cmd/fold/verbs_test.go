@@ -439,3 +439,16 @@ func TestValuesDiffer(t *testing.T) {
 		t.Errorf("code %d, %+v", r.code, d)
 	}
 }
+
+// TestNoArtifactsAtAll: a server doesn't make the user name a bucket where there is nothing under the key.
+func TestNoArtifactsAtAll(t *testing.T) {
+	s := newShelf(t)
+	args := []string{s.url, "--key", "node/a", "--server", "nats://127.0.0.1:1"}
+	if r := run(t, nil, append([]string{"artifacts"}, args...)...); r.code != exitFailed || r.out != "There are no artifacts under \"node/a\".\n" {
+		t.Errorf("code %d: %s%s", r.code, r.out, r.err)
+	}
+	to := filepath.Join(t.TempDir(), "x")
+	if r := run(t, nil, append([]string{"import", "--to", to}, args...)...); r.code != exitFailed || !strings.Contains(r.err, "there is no artifact under \"node/a\"") {
+		t.Errorf("code %d: %s", r.code, r.err)
+	}
+}

@@ -26,8 +26,12 @@ const MaxKeyBytes = 3584
 type DescConfig[K Key, V proto.Message] struct {
 	// ParseKey reads a NATS key; its error is a *Rejection.
 	ParseKey func(string) (K, error)
-	// KeyOf is the key that a value belongs to; its error is a *Rejection.
+	// KeyOf is the key that a value belongs to; its error is a *Rejection. A table that has a variable in the key only
+	// has none.
 	KeyOf func(V) (K, error)
+	// Bound is the given key with what the value says of it; its error is a *Rejection. It is for a table without KeyOf,
+	// and nil when no variable is a field.
+	Bound func(V, K) (K, error)
 	// Fill sets the value's key fields; only for tables bound by FILL.
 	Fill func(V, K) error
 }
@@ -44,7 +48,9 @@ type compiled struct {
 	table *schema.Table
 	// checker is nil where values have to be decoded to know.
 	checker *wire.Checker
-	name    string
+	// slots are where the checker puts the fields of each variable; nil for one that is in the key only.
+	slots []keySlots
+	name  string
 	// hexText: some key token holds a string's bytes as digits, so that it can be read and yet be no text.
 	hexText bool
 }
@@ -72,11 +78,9 @@ func compileTable(md protoreflect.MessageDescriptor) (*compiled, error) {
 	for i := range t.Vars {
 		c.hexText = c.hexText || t.Vars[i].Kind == keyenc.KindString && t.Vars[i].Enc == keyenc.EncHex
 	}
-	var paths [][]protoreflect.FieldDescriptor
+	var paths keyPaths
 	if t.Bind != foldv1.Bind_BIND_FILL {
-		for i := range t.Vars {
-			paths = append(paths, t.Vars[i].Path)
-		}
+		c.slots = paths.addAll(t.Vars)
 	}
 	checker, err := wire.Compile(md, paths)
 	if err != nil && !errors.Is(err, wire.ErrUncheckable) {
@@ -88,8 +92,19 @@ func compileTable(md protoreflect.MessageDescriptor) (*compiled, error) {
 
 func (d *Desc[K, V]) newValue() V { return d.message().New().Interface().(V) }
 
+// keyOf is the key that a value belongs to; what only a key can say is taken from k.
+func (d *Desc[K, V]) keyOf(v V, k K) (K, error) {
+	switch {
+	case d.cfg.KeyOf != nil:
+		return d.cfg.KeyOf(v)
+	case d.cfg.Bound != nil:
+		return d.cfg.Bound(v, k)
+	}
+	return k, nil
+}
+
 // fills reports whether values get their key fields from the key.
-func (c *compiled) fills() bool { return c.table.Bind == foldv1.Bind_BIND_FILL }
+func (c *compiled) fills() bool { return c.table.Bind == foldv1.Bind_BIND_FILL && c.table.Bound() }
 
 // decodeInto decodes a stored value into dst, which is reset first, and fills it where the table says so.
 func (d *Desc[K, V]) decodeInto(c *compiled, value []byte, k K, dst V) error {
@@ -119,7 +134,7 @@ func (d *Desc[K, V]) parse(c *compiled, u *kv.Update) (k K, v V, rej *Rejection)
 	if c.fills() {
 		return k, v, nil
 	}
-	of, err := d.cfg.KeyOf(v)
+	of, err := d.keyOf(v, k)
 	if err != nil {
 		return k, v, c.reject(u, KeyValueMismatch, err)
 	}
@@ -132,18 +147,22 @@ func (d *Desc[K, V]) parse(c *compiled, u *kv.Update) (k K, v V, rej *Rejection)
 // check is parse without decoding: nil says that parse would accept. Anything that it can't accept on sight goes to
 // parse, whose word is final. scratch is used and handed back.
 func (d *Desc[K, V]) check(c *compiled, u *kv.Update, s *checkScratch) *Rejection {
-	if c.checker != nil && c.tooLarge(u) == nil && c.checkWire(u, s) && (!c.fills() || d.keyIsCanonical(c, u.Key)) {
+	if c.checker != nil && c.tooLarge(u) == nil && c.checkWire(u, s) && d.keyIsCanonical(c, u.Key) {
 		return nil
 	}
 	_, _, rej := d.parse(c, u)
 	return rej
 }
 
-// keyIsCanonical reports whether the key can be read and can fill a value. Bytes past ASCII, which begin with 'z' in an
-// ESC token and are digits like all others in a HEX one, may be no text that a field can hold: parse tells.
+// keyIsCanonical reports whether the key can be read and can fill a value, as far as checkWire has not found out. Bytes
+// past ASCII, which begin with 'z' in an ESC token and are digits like all others in a HEX one, may be no text that a
+// field can hold: parse tells.
 func (d *Desc[K, V]) keyIsCanonical(c *compiled, key string) bool {
-	if c.hexText || strings.IndexByte(key, 'z') >= 0 {
+	switch {
+	case c.fills() && (c.hexText || strings.IndexByte(key, 'z') >= 0):
 		return false
+	case !c.fills() && !c.table.KeyOnly():
+		return true // every token is what a field is written as
 	}
 	_, err := d.cfg.ParseKey(key)
 	return err == nil
@@ -178,54 +197,20 @@ func (c *compiled) checkWire(u *kv.Update, s *checkScratch) bool {
 			continue // Matches has compared the literals
 		}
 		v := &c.table.Vars[tok.Var]
-		f := &s.fields[tok.Var]
+		if v.KeyOnly() {
+			continue
+		}
+		slots := &c.slots[tok.Var]
+		f := slots.field(s.fields)
 		if v.Presence && !f.Present {
 			return false
 		}
 		var ok bool
-		if s.token, ok = appendField(s.token[:0], v, f); !ok || string(s.token) != token {
+		if s.token, ok = appendField(s.token[:0], v, f, slots, s.fields); !ok || string(s.token) != token {
 			return false
 		}
 	}
 	return true
-}
-
-// appendField encodes a wire field as the key variable that it is bound to.
-func appendField(dst []byte, v *schema.Var, f *wire.Field) ([]byte, bool) {
-	switch {
-	case v.Tail:
-		return keyenc.AppendTail(dst, bytesAsString(f.Bytes)), true
-	case v.Enc == keyenc.EncESC:
-		return keyenc.AppendESC(dst, bytesAsString(f.Bytes)), true
-	case v.Enc == keyenc.EncVerbatim:
-		out, err := keyenc.AppendVerbatim(dst, bytesAsString(f.Bytes))
-		return out, err == nil
-	case v.Enc == keyenc.EncBool:
-		return keyenc.AppendBool(dst, f.Num != 0), true
-	case v.Enc == keyenc.EncInt && f.Class == wire.ClassUint:
-		return keyenc.AppendInt(dst, f.Num), true
-	case v.Enc == keyenc.EncInt:
-		return keyenc.AppendInt(dst, f.Int()), true
-	case v.Enc == keyenc.EncHex && v.Kind == keyenc.KindBytes:
-		return keyenc.AppendHex(dst, bytesAsString(f.Bytes)), true
-	case v.Enc == keyenc.EncHex:
-		return appendHexField(dst, v.Kind, f)
-	}
-	return dst, false
-}
-
-func appendHexField(dst []byte, k keyenc.Kind, f *wire.Field) ([]byte, bool) {
-	switch k {
-	case keyenc.KindInt32:
-		return keyenc.AppendHexInt(dst, int32(f.Int())), true
-	case keyenc.KindInt64:
-		return keyenc.AppendHexInt(dst, f.Int()), true
-	case keyenc.KindUint32:
-		return keyenc.AppendHexInt(dst, uint32(f.Num)), true
-	case keyenc.KindUint64:
-		return keyenc.AppendHexInt(dst, f.Num), true
-	}
-	return dst, false
 }
 
 func (c *compiled) tooLarge(u *kv.Update) *Rejection {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	"github.com/typedfold/fold/runtime/keyenc"
 )
 
@@ -29,10 +31,7 @@ func AppendESC(dst []byte, s string) []byte { return keyenc.AppendESC(dst, s) }
 // AppendVerbatim appends a string as it is. A value that is no token is a *Rejection KEY_SEGMENT.
 func AppendVerbatim(dst []byte, field, s string) ([]byte, error) {
 	out, err := keyenc.AppendVerbatim(dst, s)
-	if err != nil {
-		return dst, &Rejection{Code: KeySegment, Field: field, Err: err}
-	}
-	return out, nil
+	return appended(dst, out, field, err)
 }
 
 // AppendInt appends an integer or an enum's number in INT.
@@ -46,6 +45,44 @@ func AppendHexInt[T keyenc.FixedInteger](dst []byte, v T) []byte { return keyenc
 
 // AppendBool appends 0 or 1.
 func AppendBool(dst []byte, v bool) []byte { return keyenc.AppendBool(dst, v) }
+
+// AppendDecimal appends an integer or an enum's number in plain decimal.
+func AppendDecimal[T keyenc.Integer](dst []byte, v T) []byte { return keyenc.AppendDecimal(dst, v) }
+
+// AppendUUID appends the 36 lower-case characters of a UUID.
+func AppendUUID(dst []byte, id [16]byte) []byte { return keyenc.AppendUUID(dst, id) }
+
+// AppendTime appends an instant. Nanoseconds that are not in 0..999999999 are a *Rejection KEY_SEGMENT.
+func AppendTime(dst []byte, field string, t Time) ([]byte, error) {
+	out, err := keyenc.AppendTime(dst, t.Seconds, t.Nanos)
+	return appended(dst, out, field, err)
+}
+
+// AppendSpan appends a length of time. Nanoseconds that are not in 0..999999999 are a *Rejection KEY_SEGMENT.
+func AppendSpan(dst []byte, field string, s Span) ([]byte, error) {
+	out, err := keyenc.AppendTime(dst, s.Seconds, s.Nanos)
+	return appended(dst, out, field, err)
+}
+
+// EnumValue is a generated Go enum.
+type EnumValue interface {
+	~int32
+	protoreflect.Enum
+}
+
+// AppendEnumName appends the name of an enum's value. A number without a name is a *Rejection KEY_SEGMENT.
+func AppendEnumName[E EnumValue](dst []byte, field string, v E) ([]byte, error) {
+	out, err := keyenc.AppendEnumName(dst, v.Descriptor(), protoreflect.EnumNumber(v))
+	return appended(dst, out, field, err)
+}
+
+// appended is what an encoder that can refuse has made of dst.
+func appended(dst, out []byte, field string, err error) ([]byte, error) {
+	if err != nil {
+		return dst, &Rejection{Code: KeySegment, Field: field, Err: err}
+	}
+	return out, nil
+}
 
 // AppendTail appends the tokens of a tail, joined by dots.
 func AppendTail(dst []byte, s string) []byte { return keyenc.AppendTail(dst, s) }
@@ -122,6 +159,43 @@ func (r *KeyReader) Bool(field string) bool {
 	return v
 }
 
+// UUID reads a UUID.
+func (r *KeyReader) UUID(field string) (id [16]byte) {
+	token, ok := r.next()
+	if !ok {
+		return id
+	}
+	id, err := keyenc.ParseUUID(token)
+	if err != nil {
+		r.fail(field, err)
+	}
+	return id
+}
+
+// Time reads an instant.
+func (r *KeyReader) Time(field string) Time {
+	seconds, nanos := r.seconds(field)
+	return Time{Seconds: seconds, Nanos: nanos}
+}
+
+// Span reads a length of time.
+func (r *KeyReader) Span(field string) Span {
+	seconds, nanos := r.seconds(field)
+	return Span{Seconds: seconds, Nanos: nanos}
+}
+
+func (r *KeyReader) seconds(field string) (int64, int32) {
+	token, ok := r.next()
+	if !ok {
+		return 0, 0
+	}
+	seconds, nanos, err := keyenc.ParseTime(token)
+	if err != nil {
+		r.fail(field, err)
+	}
+	return seconds, nanos
+}
+
 // Tail reads all tokens that are left, one or more.
 func (r *KeyReader) Tail(field string) string {
 	if r.ended {
@@ -160,6 +234,32 @@ func ReadHexInt[T keyenc.FixedInteger](r *KeyReader, field string) T {
 		r.fail(field, err)
 	}
 	return v
+}
+
+// ReadDecimal reads an integer or an enum's number in plain decimal.
+func ReadDecimal[T keyenc.Integer](r *KeyReader, field string) T {
+	token, ok := r.next()
+	if !ok {
+		return 0
+	}
+	v, err := keyenc.ParseDecimal[T](token)
+	if err != nil {
+		r.fail(field, err)
+	}
+	return v
+}
+
+// ReadEnumName reads the name of an enum's value.
+func ReadEnumName[E EnumValue](r *KeyReader, field string) (v E) {
+	token, ok := r.next()
+	if !ok {
+		return v
+	}
+	n, err := keyenc.ParseEnumName(v.Descriptor(), token)
+	if err != nil {
+		r.fail(field, err)
+	}
+	return E(n)
 }
 
 // End is nil when the whole key was read, else a *Rejection with the key, but no table and no revision. The values read

@@ -38,7 +38,8 @@ func hasPath(m protoreflect.Message, path string) bool {
 }
 
 // SetKeyField sets the field that the field numbers lead to, creating the messages on the way; for generated code.
-// Value is what key structs hold: a string also for a bytes field, and an enum as its Go type. The error is a
+// Value is what key structs hold: a string also for a bytes field, an enum as its Go type, [16]byte for a UUID in a
+// string or bytes field, and Time or Span for a Timestamp or Duration. The error is a
 // *Rejection KEY_SEGMENT when the field can't hold the value.
 func SetKeyField(m proto.Message, value any, path ...int32) error {
 	msg := m.ProtoReflect()
@@ -54,6 +55,9 @@ func SetKeyField(m proto.Message, value any, path ...int32) error {
 			msg = msg.Mutable(fd).Message()
 			continue
 		}
+		if setMessageField(msg, fd, value) {
+			return nil
+		}
 		v, err := keyFieldValue(fd, value)
 		if err != nil {
 			return &Rejection{Code: KeySegment, Field: string(fd.Name()), Err: err}
@@ -61,6 +65,18 @@ func SetKeyField(m proto.Message, value any, path ...int32) error {
 		msg.Set(fd, v)
 	}
 	return nil
+}
+
+// setMessageField sets a field whose value is a message, if it is such a field's.
+func setMessageField(m protoreflect.Message, fd protoreflect.FieldDescriptor, value any) bool {
+	switch v := value.(type) {
+	case Time:
+		return setSeconds(m, fd, "google.protobuf.Timestamp", v.Seconds, v.Nanos)
+	case Span:
+		seconds, nanos := v.parts()
+		return setSeconds(m, fd, "google.protobuf.Duration", seconds, nanos)
+	}
+	return false
 }
 
 // keyFieldValue is the value as the field's kind wants it.
@@ -75,6 +91,10 @@ func keyFieldValue(fd protoreflect.FieldDescriptor, value any) (protoreflect.Val
 		case fd.Kind() == protoreflect.StringKind:
 			// v may alias a key, which may alias a whole message of the log.
 			return protoreflect.ValueOfString(strings.Clone(v)), nil
+		}
+	case [16]byte:
+		if v, ok := uuidFieldValue(fd, v); ok {
+			return v, nil
 		}
 	case protoreflect.Enum:
 		if fd.Kind() == protoreflect.EnumKind {

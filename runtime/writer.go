@@ -68,14 +68,14 @@ func NewWriter[K Key, V proto.Message](b Bucket, d *Desc[K, V], opts ...WriterOp
 // Create writes the row when it does not exist; else it is an *ExistsError. A row whose message in the bucket was
 // deleted, or aged out, does not exist.
 func (w *Writer[K, V]) Create(ctx context.Context, v V) (Rev[K], error) {
-	return w.write(v, func(key string, value []byte) (kv.Version, error) {
+	return w.write(v, w.keyOfValue, func(key string, value []byte) (kv.Version, error) {
 		return w.bucket.Create(ctx, key, value, w.putOptions())
 	})
 }
 
 // Put writes the row, whatever is there.
 func (w *Writer[K, V]) Put(ctx context.Context, v V) (Rev[K], error) {
-	return w.write(v, func(key string, value []byte) (kv.Version, error) {
+	return w.write(v, w.keyOfValue, func(key string, value []byte) (kv.Version, error) {
 		return w.bucket.Put(ctx, key, value, w.putOptions())
 	})
 }
@@ -83,7 +83,11 @@ func (w *Writer[K, V]) Put(ctx context.Context, v V) (Rev[K], error) {
 // Update writes the row when its revision is at; else it is a *ConflictError, and nothing was written. A revision of
 // another key is refused without asking the server.
 func (w *Writer[K, V]) Update(ctx context.Context, v V, at Rev[K]) (Rev[K], error) {
-	k, key, value, err := w.encode(v)
+	return w.update(ctx, v, w.keyOfValue, at)
+}
+
+func (w *Writer[K, V]) update(ctx context.Context, v V, keyOf func(V) (K, error), at Rev[K]) (Rev[K], error) {
+	k, key, value, err := w.encode(v, keyOf)
 	if err != nil {
 		return Rev[K]{}, err
 	}
@@ -214,7 +218,7 @@ func (w *Writer[K, V]) mutateOnce(ctx context.Context, c *compiled, k K, key str
 	if v, err = f(v, exists); err != nil {
 		return rev, false, err
 	}
-	got, key, value, err := w.encode(v)
+	got, key, value, err := w.encode(v, func(v V) (K, error) { return w.desc.keyOf(v, k) })
 	if err != nil {
 		return rev, false, err
 	}
@@ -231,8 +235,8 @@ func (w *Writer[K, V]) mutateOnce(ctx context.Context, c *compiled, k K, key str
 	return rev, errors.Is(err, kv.ErrConflict), err
 }
 
-func (w *Writer[K, V]) write(v V, send func(key string, value []byte) (kv.Version, error)) (Rev[K], error) {
-	k, key, value, err := w.encode(v)
+func (w *Writer[K, V]) write(v V, keyOf func(V) (K, error), send func(key string, value []byte) (kv.Version, error)) (Rev[K], error) {
+	k, key, value, err := w.encode(v, keyOf)
 	if err != nil {
 		return Rev[K]{}, err
 	}
@@ -266,10 +270,21 @@ func (w *Writer[K, V]) compiled() (*compiled, error) {
 	return c, nil
 }
 
-var errNilMessage = errors.New("nil message")
+var (
+	errNilMessage = errors.New("nil message")
+	errKeyOnly    = errors.New("a message does not say the whole key; use a KeyedWriter")
+)
+
+// keyOfValue is the key that a value belongs to.
+func (w *Writer[K, V]) keyOfValue(v V) (k K, err error) {
+	if w.desc.cfg.KeyOf == nil {
+		return k, errKeyOnly
+	}
+	return w.desc.cfg.KeyOf(v)
+}
 
 // encode is the value's key and its bytes, as a table accepts them. Everything wrong with them is a *Rejection.
-func (w *Writer[K, V]) encode(v V) (k K, key string, value []byte, err error) {
+func (w *Writer[K, V]) encode(v V, keyOf func(V) (K, error)) (k K, key string, value []byte, err error) {
 	c, err := w.compiled()
 	if err != nil {
 		return k, "", nil, err
@@ -277,7 +292,7 @@ func (w *Writer[K, V]) encode(v V) (k K, key string, value []byte, err error) {
 	if !v.ProtoReflect().IsValid() {
 		return k, "", nil, c.refuse("", ValueDecode, errNilMessage)
 	}
-	if k, err = w.desc.cfg.KeyOf(v); err != nil {
+	if k, err = keyOf(v); err != nil {
 		return k, "", nil, c.refuse("", KeySegment, err)
 	}
 	if key, err = w.key(k); err != nil {
@@ -324,7 +339,9 @@ func (c *compiled) refuse(key string, code RejectCode, err error) *Rejection {
 func withoutKeyFields(c *compiled, v proto.Message) proto.Message {
 	m := proto.Clone(v)
 	for i := range c.table.Vars {
-		clearPath(m.ProtoReflect(), c.table.Vars[i].Path)
+		if v := &c.table.Vars[i]; !v.KeyOnly() {
+			clearPath(m.ProtoReflect(), v.Path)
+		}
 	}
 	return m
 }

@@ -233,6 +233,9 @@ func (c *compiler) key() {
 		}
 	}
 	c.varNames(segs)
+	if t := c.table; t.Bind == foldv1.Bind_BIND_FILL && len(c.problems) == 0 && t.KeyOnly() && !t.Bound() {
+		c.add([]int32{tableBind}, "leave bind out", "bind: BIND_FILL has no field to fill: every variable of key %q is in the key only", c.option.GetKey())
+	}
 }
 
 func segmentNames(segs []segment) []string {

@@ -10,14 +10,19 @@ import (
 	"github.com/typedfold/fold/runtime/keyenc"
 )
 
-// variable binds one variable of the pattern to its field. What it returns is whole only if it added no problem.
+// variable binds one variable of the pattern to its field, or to the part that declares it. What it returns is whole
+// only if it added no problem.
 func (c *compiler) variable(seg segment, p part) Var {
 	v := Var{Name: seg.variable, GoName: fieldGoName(seg.variable), Tail: seg.tail}
 	if p.GetGoName() != "" {
 		v.GoName = p.GetGoName()
 	}
-	v.Path = c.resolve(seg, p)
-	if len(v.Path) == 0 {
+	if c.inKeyOnly(seg, p) {
+		c.keyOnly(seg, p, &v)
+		return v
+	}
+	v.Path = c.resolve(seg)
+	if v.KeyOnly() {
 		return v
 	}
 	for _, fd := range v.Path {
@@ -36,15 +41,35 @@ func (c *compiler) variable(seg segment, p part) Var {
 	return v
 }
 
+// inKeyOnly reports whether a part declares the type of a variable that is no field of the message.
+func (c *compiler) inKeyOnly(seg segment, p part) bool {
+	first, _, _ := strings.Cut(seg.variable, ".")
+	return p.GetType() != foldv1.KeyType_KEY_TYPE_UNSPECIFIED && c.md.Fields().ByName(protoreflect.Name(first)) == nil
+}
+
+// keyOnly takes a variable's type from its part.
+func (c *compiler) keyOnly(seg segment, p part, v *Var) {
+	if strings.Contains(seg.variable, ".") {
+		c.inKey(seg.offset+1, "", "{%s}: a variable that is in the key only has one name, without dots", seg.variable)
+		return
+	}
+	problems := len(c.problems)
+	v.Kind = keyenc.Kind(enumOption(c, c.md, p.path(partType), p.GetType(), 0)) // the numbers are the same
+	if len(c.problems) > problems {
+		return
+	}
+	c.encoding(seg, p, v)
+}
+
 // resolve walks a dotted path from the message to a field. It returns nil after a problem.
-func (c *compiler) resolve(seg segment, p part) []protoreflect.FieldDescriptor {
+func (c *compiler) resolve(seg segment) []protoreflect.FieldDescriptor {
 	var path []protoreflect.FieldDescriptor
 	md, offset := c.md, seg.offset+1
 	names := strings.Split(seg.variable, ".")
 	for i, name := range names {
 		fd := md.Fields().ByName(protoreflect.Name(name))
 		if fd == nil {
-			c.unknownField(seg, p, md, name, offset)
+			c.unknownField(seg, md, name, offset)
 			return nil
 		}
 		if o := fd.ContainingOneof(); o != nil && !o.IsSynthetic() {
@@ -68,16 +93,16 @@ func (c *compiler) resolve(seg segment, p part) []protoreflect.FieldDescriptor {
 	return nil
 }
 
-func (c *compiler) unknownField(seg segment, p part, md protoreflect.MessageDescriptor, name string, offset int) {
-	if p.Part != nil && p.GetType() != foldv1.KeyType_KEY_TYPE_UNSPECIFIED && !strings.Contains(seg.variable, ".") {
-		c.unsupported(p.path(partType), fmt.Sprintf("part %q: a variable that is in the key only is", seg.variable))
-		return
-	}
+func (c *compiler) unknownField(seg segment, md protoreflect.MessageDescriptor, name string, offset int) {
 	var names []string
 	for i := range md.Fields().Len() {
 		names = append(names, string(md.Fields().Get(i).Name()))
 	}
-	c.inKey(offset, c.didYouMean(name, names), "{%s}: %q is not a field of %s", seg.variable, name, md.Name())
+	hint := c.didYouMean(name, names)
+	if hint == "" && !strings.Contains(seg.variable, ".") {
+		hint = fmt.Sprintf("if it is in the key only, give it a type in a part: {name: %q type: KEY_TYPE_STRING}", name)
+	}
+	c.inKey(offset, hint, "{%s}: %q is not a field of %s", seg.variable, name, md.Name())
 }
 
 func shape(fd protoreflect.FieldDescriptor) string {
@@ -87,7 +112,7 @@ func shape(fd protoreflect.FieldDescriptor) string {
 	return "repeated"
 }
 
-const keyTypesHint = "a key takes singular string, bytes, bool, integer and enum fields"
+const keyTypesHint = "a key takes singular string, bytes, bool, integer, enum, Timestamp and Duration fields"
 
 // kind is the variable kind of a field.
 func (c *compiler) kind(seg segment, fd protoreflect.FieldDescriptor) (keyenc.Kind, bool) {
@@ -118,8 +143,10 @@ func (c *compiler) kind(seg segment, fd protoreflect.FieldDescriptor) (keyenc.Ki
 		c.inKey(seg.offset, keyTypesHint, "field %q is a group and cannot be in a key", fd.Name())
 	default:
 		switch name := fd.Message().FullName(); name {
-		case "google.protobuf.Timestamp", "google.protobuf.Duration":
-			c.inKey(seg.offset, "", "field %q: %s keys are not supported by this version of protoc-gen-fold yet", fd.Name(), name.Name())
+		case "google.protobuf.Timestamp":
+			return keyenc.KindTimestamp, true
+		case "google.protobuf.Duration":
+			return keyenc.KindDuration, true
 		default:
 			c.inKey(seg.offset, keyTypesHint, "field %q is message %s and cannot be in a key", fd.Name(), name)
 		}
@@ -129,65 +156,102 @@ func (c *compiler) kind(seg segment, fd protoreflect.FieldDescriptor) (keyenc.Ki
 
 // partType checks a part's type against the field that the variable is bound to.
 func (c *compiler) partType(p part, v *Var) {
-	if p.Part == nil || p.GetType() == foldv1.KeyType_KEY_TYPE_UNSPECIFIED {
+	if p.GetType() == foldv1.KeyType_KEY_TYPE_UNSPECIFIED {
 		return
 	}
 	typ := enumOption(c, c.md, p.path(partType), p.GetType(), 0)
 	switch {
 	case keyenc.Kind(typ) == v.Kind: // the numbers are the same
-	case typ == foldv1.KeyType_KEY_TYPE_UUID && (v.Kind == keyenc.KindString || v.Kind == keyenc.KindBytes):
-		c.unsupported(p.path(partType), fmt.Sprintf("part %q: %s is", p.GetName(), typ))
+	case typ == foldv1.KeyType_KEY_TYPE_UUID && v.isText():
+		v.Kind = keyenc.KindUUID
 	default:
 		c.add(p.path(partType), "leave the type out; it is the field's", "part %q says %s, but field %s is %s",
-			p.GetName(), typ, v.Field().FullName(), v.Field().Kind())
+			p.GetName(), typ, v.Field().FullName(), typeName(v.Field()))
 	}
+}
+
+func (v *Var) isText() bool { return v.Kind == keyenc.KindString || v.Kind == keyenc.KindBytes }
+
+// typeName is a field's type as it is written in a proto file.
+func typeName(fd protoreflect.FieldDescriptor) string {
+	if fd.Message() != nil {
+		return string(fd.Message().FullName())
+	}
+	return fd.Kind().String()
+}
+
+// what names the variable in a message: its type, and the field that holds it.
+func (v *Var) what() string {
+	switch {
+	case v.KeyOnly():
+		return fmt.Sprintf("%s variable {%s}", v.Kind, v.Name)
+	case v.Kind == keyenc.KindUUID:
+		return fmt.Sprintf("uuid field %q", v.Field().Name())
+	}
+	return fmt.Sprintf("%s field %q", typeName(v.Field()), v.Field().Name())
 }
 
 // encoding chooses the variable's encoding: the part's, else the field's, else its kind's default.
 func (c *compiler) encoding(seg segment, p part, v *Var) {
-	at, sub, enc := protoreflect.Descriptor(c.md), p.path(partEnc), p.GetEnc()
-	if enc == foldv1.Encoding_ENCODING_UNSPECIFIED {
-		field, _, err := fieldOption(v.Field())
-		if err != nil {
-			c.addAt(v.Field(), nil, numberHint, "cannot read the (fold.v1.field) option of %q: %v", v.Field().Name(), err)
-			return
-		}
-		at, sub, enc = v.Field(), []int32{fieldEnc}, field.GetEnc()
-	}
-	if v.Tail && v.Kind != keyenc.KindString {
-		c.inKey(seg.offset, "only a string is split at '/' into tokens", "{%s...} is a tail, but field %q is %s", v.Name, v.Field().Name(), v.Field().Kind())
+	at, sub, enc, ok := c.chosen(p, v)
+	if !ok {
 		return
 	}
-	v.Enc = v.Kind.Default()
+	if v.Tail && v.Kind != keyenc.KindString {
+		c.inKey(seg.offset, "only a string is split at '/' into tokens", "{%s...} is a tail, but it is %s", v.Name, v.what())
+		return
+	}
 	problems := len(c.problems)
-	if enc = enumOption(c, at, sub, enc, foldv1.Encoding(v.Enc)); len(c.problems) > problems {
+	if enc = enumOption(c, at, sub, enc, foldv1.Encoding(v.Kind.Default())); len(c.problems) > problems {
 		return
 	}
 	v.Enc = keyenc.Encoding(enc) // the numbers are the same
-	uuid := v.Enc == keyenc.EncUUID && (v.Kind == keyenc.KindString || v.Kind == keyenc.KindBytes)
+	maybeUUID := v.isText() && !v.Tail && !v.KeyOnly() && p.GetType() == foldv1.KeyType_KEY_TYPE_UNSPECIFIED
+	if v.Enc == keyenc.EncUUID && maybeUUID {
+		v.Kind = keyenc.KindUUID
+	}
 	switch {
 	case v.Tail && v.Enc != keyenc.EncESC:
 		c.addAt(at, sub, "the tokens of a tail are always ENCODING_ESC", "%s does not apply to tail {%s...}", enc, v.Name)
-	case !v.Enc.Fits(v.Kind) && !uuid:
-		c.addAt(at, sub, "allowed: "+encodingsOf(v.Kind), "%s does not apply to %s field %q", enc, v.Field().Kind(), v.Field().Name())
-	case !supported(v.Enc):
-		c.addAt(at, sub, "", "%s is not supported by this version of protoc-gen-fold yet", enc)
+	case !v.Enc.Fits(v.Kind):
+		c.addAt(at, sub, "allowed: "+encodingsOf(v.Kind, maybeUUID), "%s does not apply to %s", enc, v.what())
+	case v.Enc == keyenc.EncEnumName:
+		c.enumNames(at, sub, v)
 	}
 }
 
-func supported(e keyenc.Encoding) bool {
-	switch e {
-	case keyenc.EncESC, keyenc.EncVerbatim, keyenc.EncInt, keyenc.EncHex, keyenc.EncBool:
-		return true
+// chosen is the encoding that the part or the field asks for, and where it does; unspecified when neither does.
+func (c *compiler) chosen(p part, v *Var) (at protoreflect.Descriptor, sub []int32, enc foldv1.Encoding, ok bool) {
+	if v.KeyOnly() || p.GetEnc() != foldv1.Encoding_ENCODING_UNSPECIFIED {
+		return c.md, p.path(partEnc), p.GetEnc(), true
 	}
-	return false
+	field, _, err := fieldOption(v.Field())
+	if err != nil {
+		c.addAt(v.Field(), nil, numberHint, "cannot read the (fold.v1.field) option of %q: %v", v.Field().Name(), err)
+		return nil, nil, 0, false
+	}
+	return v.Field(), []int32{fieldEnc}, field.GetEnc(), true
+}
+
+// enumNames refuses an enum whose names don't say which of two is written.
+func (c *compiler) enumNames(at protoreflect.Descriptor, sub []int32, v *Var) {
+	values := v.Field().Enum().Values()
+	for i := range values.Len() {
+		value := values.Get(i)
+		if first := values.ByNumber(value.Number()); first.Name() != value.Name() {
+			c.addAt(at, sub, "remove the alias, or leave the encoding at INT",
+				"%s does not apply to %s: value %d of %s has the names %s and %s", foldv1.Encoding(v.Enc), v.what(), value.Number(),
+				v.Field().Enum().FullName(), first.Name(), value.Name())
+			return
+		}
+	}
 }
 
 // encodingsOf names the encodings that can be chosen for a kind.
-func encodingsOf(k keyenc.Kind) string {
+func encodingsOf(k keyenc.Kind, maybeUUID bool) string {
 	var names []string
 	for e := keyenc.EncESC; e <= keyenc.EncEnumName; e++ {
-		if e.Fits(k) && supported(e) {
+		if e.Fits(k) || e == keyenc.EncUUID && maybeUUID {
 			names = append(names, foldv1.Encoding(e).String())
 		}
 	}

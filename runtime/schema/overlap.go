@@ -68,5 +68,12 @@ func (v *Var) image() keyenc.Image {
 	if v.Tail {
 		kind = keyenc.KindTail
 	}
-	return keyenc.Image{Enc: v.Enc, Kind: kind}
+	m := keyenc.Image{Enc: v.Enc, Kind: kind}
+	if v.Enc == keyenc.EncEnumName {
+		values := v.Field().Enum().Values()
+		for i := range values.Len() {
+			m.Names = append(m.Names, string(values.Get(i).Name()))
+		}
+	}
+	return m
 }

@@ -53,7 +53,7 @@ func randomTable(random *rand.Rand, literals []string) *Table {
 		if !v.Tail {
 			v.Kind = keyenc.KindString + keyenc.Kind(random.IntN(7))
 			v.Enc = v.Kind.Default()
-			if other := keyenc.EncESC + keyenc.Encoding(random.IntN(6)); other.Fits(v.Kind) && supported(other) {
+			if other := keyenc.EncESC + keyenc.Encoding(random.IntN(6)); other.Fits(v.Kind) {
 				v.Enc = other
 			}
 		}

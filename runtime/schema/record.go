@@ -26,6 +26,12 @@ func (t *Table) Record() string {
 			typ = "tail"
 		}
 		line("var "+v.Name, typ+" "+v.Enc.String())
+		if v.Enc == keyenc.EncEnumName {
+			recordNames(line, v)
+		}
+	}
+	if names := t.keyOnlyNames(); len(names) > 0 {
+		line("in the key only", strings.Join(names, " "))
 	}
 	line("codec", strings.TrimPrefix(t.Codec.String(), "CODEC_"))
 	line("bind", strings.TrimPrefix(t.Bind.String(), "BIND_"))
@@ -34,6 +40,25 @@ func (t *Table) Record() string {
 	line("on_reject", strings.TrimPrefix(t.OnReject.String(), "ON_REJECT_"))
 	line("on_age_out", strings.TrimPrefix(t.OnAgeOut.String(), "ON_AGE_OUT_"))
 	return b.String()
+}
+
+// recordNames has a line for each value of an enum whose names stand in keys: a new name is a line more, and a renamed
+// or removed value makes old keys unreadable.
+func recordNames(line func(name, value string), v *Var) {
+	values := v.Field().Enum().Values()
+	for i := range values.Len() {
+		line(fmt.Sprintf("name %s of %s", values.Get(i).Name(), v.Name), fmt.Sprint(values.Get(i).Number()))
+	}
+}
+
+func (t *Table) keyOnlyNames() []string {
+	var names []string
+	for i := range t.Vars {
+		if t.Vars[i].KeyOnly() {
+			names = append(names, t.Vars[i].Name)
+		}
+	}
+	return names
 }
 
 // Change is one line that differs between two records of a table.

@@ -4,6 +4,7 @@
 package schema
 
 import (
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -48,10 +49,11 @@ type Var struct {
 	Name string
 	// GoName is the field of the generated key struct.
 	GoName string
-	// Path leads from the table's message to the field; its last element is the field itself.
+	// Path leads from the table's message to the field; its last element is the field itself. It is empty for a
+	// variable that is in the key only.
 	Path []protoreflect.FieldDescriptor
-	// Kind is the field's type. Key structs hold bytes in a string, and enums as their generated Go type. It is
-	// KindString for a tail too.
+	// Kind is the variable's type: the field's, or KindUUID for a string or bytes field that is declared to hold one.
+	// Key structs hold bytes in a string, and enums as their generated Go type. It is KindString for a tail too.
 	Kind keyenc.Kind
 	// Enc is the encoding in force.
 	Enc keyenc.Encoding
@@ -61,8 +63,16 @@ type Var struct {
 	Presence bool
 }
 
-// Field is the descriptor of the field that the variable is bound to.
-func (v *Var) Field() protoreflect.FieldDescriptor { return v.Path[len(v.Path)-1] }
+// KeyOnly reports whether no field of the message holds the variable.
+func (v *Var) KeyOnly() bool { return len(v.Path) == 0 }
+
+// Field is the descriptor of the field that the variable is bound to; nil for one that is in the key only.
+func (v *Var) Field() protoreflect.FieldDescriptor {
+	if v.KeyOnly() {
+		return nil
+	}
+	return v.Path[len(v.Path)-1]
+}
 
 // Key is the key pattern as text.
 func (t *Table) Key() string {
@@ -90,6 +100,21 @@ func (t *Table) Singleton() bool { return len(t.Vars) == 0 }
 
 // HasTail reports whether the pattern's last segment stands for one or more tokens.
 func (t *Table) HasTail() bool { return len(t.Vars) > 0 && t.Vars[len(t.Vars)-1].Tail }
+
+// KeyOnly reports whether some variable is in the key only, so that a message does not say its key.
+func (t *Table) KeyOnly() bool {
+	return slices.ContainsFunc(t.Vars, func(v Var) bool { return v.KeyOnly() })
+}
+
+// Bound reports whether some variable is a field of the message.
+func (t *Table) Bound() bool {
+	return slices.ContainsFunc(t.Vars, func(v Var) bool { return !v.KeyOnly() })
+}
+
+// Ordered reports whether rows go by the values of their keys: every encoding keeps the order.
+func (t *Table) Ordered() bool {
+	return !slices.ContainsFunc(t.Vars, func(v Var) bool { return !v.Enc.Ordered() })
+}
 
 // Prefix is what every key of the table begins with: the literals before the first variable, each with its dot.
 // For a table without variables it is the key itself.

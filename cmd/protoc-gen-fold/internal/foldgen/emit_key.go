@@ -1,7 +1,11 @@
 package foldgen
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/dave/jennifer/jen"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/typedfold/fold/runtime/keyenc"
 	"github.com/typedfold/fold/runtime/schema"
@@ -22,7 +26,9 @@ func (e *emitter) key() {
 		jen.Return(fold("KeyString").Call(jen.Id("k"))),
 	)
 	e.parseKey()
-	e.keyOf()
+	if !e.KeyOnly() {
+		e.keyOf()
+	}
 }
 
 // goType is the type of variable i in the key struct.
@@ -40,6 +46,12 @@ func (e *emitter) goType(i int) *jen.Statement {
 		return jen.Uint64()
 	case keyenc.KindEnum:
 		return ident(e.fields[i][len(e.fields[i])-1].Enum.GoIdent)
+	case keyenc.KindUUID:
+		return jen.Index(jen.Lit(16)).Byte()
+	case keyenc.KindTimestamp:
+		return fold("Time")
+	case keyenc.KindDuration:
+		return fold("Span")
 	}
 	return jen.String()
 }
@@ -75,7 +87,9 @@ func appendText(dst *jen.Statement, text string) *jen.Statement {
 }
 
 // canFail reports whether the variable's encoder returns an error.
-func canFail(v *schema.Var) bool { return v.Enc == keyenc.EncVerbatim }
+func canFail(v *schema.Var) bool {
+	return v.Enc == keyenc.EncVerbatim || v.Enc == keyenc.EncTime || v.Enc == keyenc.EncEnumName
+}
 
 // appendVar writes the statements that append variable i, taken from value, and the literals after it. failed is what
 // to do when that fails.
@@ -86,27 +100,32 @@ func (e *emitter) appendVar(g *jen.Group, i int, value, failed *jen.Statement) {
 		g.Id("dst").Op("=").Add(appendText(fold(encoder(v)).Call(jen.Id("dst"), value), text))
 		return
 	}
-	g.If(jen.List(jen.Id("dst"), jen.Err()).Op("=").Add(fold("AppendVerbatim")).Call(jen.Id("dst"), jen.Lit(v.Name), value),
+	g.If(jen.List(jen.Id("dst"), jen.Err()).Op("=").Add(fold(encoder(v))).Call(jen.Id("dst"), jen.Lit(v.Name), value),
 		jen.Err().Op("!=").Nil()).Block(failed)
 	if text != "" {
 		g.Id("dst").Op("=").Add(appendText(jen.Id("dst"), text))
 	}
 }
 
+// encoder is the runtime's function that appends the variable.
 func encoder(v *schema.Var) string {
 	switch {
 	case v.Tail:
 		return "AppendTail"
-	case v.Enc == keyenc.EncInt:
-		return "AppendInt"
-	case v.Enc == keyenc.EncBool:
-		return "AppendBool"
-	case v.Enc == keyenc.EncHex && isText(v):
-		return "AppendHex"
-	case v.Enc == keyenc.EncHex:
+	case v.Enc == keyenc.EncHex && !isText(v):
 		return "AppendHexInt"
+	case v.Kind == keyenc.KindDuration:
+		return "AppendSpan"
 	}
-	return "AppendESC"
+	return "Append" + encodingName[v.Enc]
+}
+
+// reader is the runtime's method or generic function that reads the variable: the encoder's counterpart.
+func reader(v *schema.Var) string { return strings.TrimPrefix(encoder(v), "Append") }
+
+var encodingName = map[keyenc.Encoding]string{
+	keyenc.EncESC: "ESC", keyenc.EncVerbatim: "Verbatim", keyenc.EncInt: "Int", keyenc.EncDecimal: "Decimal", keyenc.EncHex: "Hex",
+	keyenc.EncBool: "Bool", keyenc.EncUUID: "UUID", keyenc.EncTime: "Time", keyenc.EncEnumName: "EnumName",
 }
 
 func isText(v *schema.Var) bool { return v.Kind == keyenc.KindString || v.Kind == keyenc.KindBytes }
@@ -133,47 +152,96 @@ func (e *emitter) parseKey() {
 // read is the expression that reads variable i from the key reader r.
 func (e *emitter) read(i int) *jen.Statement {
 	v := &e.Vars[i]
-	method := ""
-	switch {
-	case v.Tail:
-		method = "Tail"
-	case v.Enc == keyenc.EncInt || v.Enc == keyenc.EncHex && !isText(v):
-		name := map[keyenc.Encoding]string{keyenc.EncInt: "ReadInt", keyenc.EncHex: "ReadHexInt"}[v.Enc]
-		return fold(name).Types(e.goType(i)).Call(jen.Op("&").Id("r"), jen.Lit(v.Name))
-	case v.Enc == keyenc.EncHex:
-		method = "Hex"
-	case v.Enc == keyenc.EncBool:
-		method = "Bool"
-	case v.Enc == keyenc.EncVerbatim:
-		method = "Verbatim"
+	switch name := reader(v); name {
+	case "Int", "HexInt", "Decimal", "EnumName":
+		return fold("Read"+name).Types(e.goType(i)).Call(jen.Op("&").Id("r"), jen.Lit(v.Name))
 	default:
-		method = "ESC"
+		return jen.Id("r").Dot(name).Call(jen.Lit(v.Name))
 	}
-	return jen.Id("r").Dot(method).Call(jen.Lit(v.Name))
 }
 
 func (e *emitter) keyOf() {
 	e.doc("%s is the key that the message carries.", e.name("*KeyOf"))
 	e.Func().Add(e.id("*KeyOf")).Params(jen.Id("m").Add(e.value())).Params(e.id("*Key"), jen.Error()).BlockFunc(func(g *jen.Group) {
-		var required []jen.Code
-		for _, v := range e.Vars {
-			if v.Presence {
-				required = append(required, jen.Lit(v.Name))
-			}
-		}
-		if len(required) > 0 {
-			g.If(jen.Err().Op(":=").Add(fold("RequireKeyFields")).Call(append([]jen.Code{jen.Id("m")}, required...)...),
-				jen.Err().Op("!=").Nil()).Block(jen.Return(e.id("*Key").Values(), jen.Err()))
-		}
-		g.Return(e.id("*Key").ValuesFunc(func(g *jen.Group) {
+		e.requireFields(g)
+		values := e.id("*Key").ValuesFunc(func(g *jen.Group) {
 			for i, v := range e.Vars {
 				g.Line().Id(v.GoName).Op(":").Add(e.getter(i))
 			}
 			if !e.Singleton() {
 				g.Line()
 			}
-		}), jen.Nil())
+		})
+		if !e.checksFields() {
+			g.Return(values, jen.Nil())
+			return
+		}
+		g.Var().Id("f").Add(fold("KeyFields"))
+		g.Id("k").Op(":=").Add(values)
+		e.checkedKey(g)
 	})
+}
+
+// bound is the function that puts the message's part of the key into a key.
+func (e *emitter) bound() *jen.Statement {
+	return jen.Func().Params(jen.Id("m").Add(e.value()), jen.Id("k").Add(e.id("*Key"))).Params(e.id("*Key"), jen.Error()).BlockFunc(func(g *jen.Group) {
+		e.requireFields(g)
+		if e.checksFields() {
+			g.Var().Id("f").Add(fold("KeyFields"))
+		}
+		for i, v := range e.Vars {
+			if !v.KeyOnly() {
+				g.Id("k").Dot(v.GoName).Op("=").Add(e.getter(i))
+			}
+		}
+		if e.checksFields() {
+			e.checkedKey(g)
+			return
+		}
+		g.Return(jen.Id("k"), jen.Nil())
+	})
+}
+
+// checkedKey returns the key k, or what the fields f found wrong.
+func (e *emitter) checkedKey(g *jen.Group) {
+	g.If(jen.Err().Op(":=").Id("f").Dot("Err").Call(), jen.Err().Op("!=").Nil()).Block(
+		jen.Return(e.id("*Key").Values(), jen.Err()),
+	)
+	g.Return(jen.Id("k"), jen.Nil())
+}
+
+// requireFields returns unless the fields that have presence are set.
+func (e *emitter) requireFields(g *jen.Group) {
+	var required []jen.Code
+	for _, v := range e.Vars {
+		if v.Presence {
+			required = append(required, jen.Lit(v.Name))
+		}
+	}
+	if len(required) > 0 {
+		g.If(jen.Err().Op(":=").Add(fold("RequireKeyFields")).Call(append([]jen.Code{jen.Id("m")}, required...)...),
+			jen.Err().Op("!=").Nil()).Block(jen.Return(e.id("*Key").Values(), jen.Err()))
+	}
+}
+
+// checksFields reports whether some field can hold what is no value of its variable's type.
+func (e *emitter) checksFields() bool {
+	return slices.ContainsFunc(e.Vars, func(v schema.Var) bool { return !v.KeyOnly() && checkedBy(&v) != "" })
+}
+
+// checkedBy is the method of fold.KeyFields that reads the variable's field; "" when any content will do.
+func checkedBy(v *schema.Var) string {
+	switch {
+	case v.Kind == keyenc.KindUUID && v.Field().Kind() == protoreflect.BytesKind:
+		return "UUIDBytes"
+	case v.Kind == keyenc.KindUUID:
+		return "UUID"
+	case v.Kind == keyenc.KindTimestamp:
+		return "Time"
+	case v.Kind == keyenc.KindDuration:
+		return "Span"
+	}
+	return ""
 }
 
 // getter is the expression that reads variable i from the message m. Getters exist in every API level.
@@ -183,7 +251,11 @@ func (e *emitter) getter(i int) *jen.Statement {
 		name, _ := f.MethodName("Get")
 		get = get.Dot(name).Call()
 	}
-	if e.Vars[i].Kind == keyenc.KindBytes {
+	v := &e.Vars[i]
+	if method := checkedBy(v); method != "" {
+		return jen.Id("f").Dot(method).Call(jen.Lit(v.Name), get)
+	}
+	if v.Kind == keyenc.KindBytes {
 		return jen.String().Call(get)
 	}
 	return get
@@ -192,13 +264,14 @@ func (e *emitter) getter(i int) *jen.Statement {
 // fill is the function that sets the key fields of a message that has none on the wire.
 func (e *emitter) fill() *jen.Statement {
 	return jen.Func().Params(jen.Id("m").Add(e.value()), jen.Id("k").Add(e.id("*Key"))).Error().BlockFunc(func(g *jen.Group) {
-		for i, v := range e.Vars {
+		bound := slices.DeleteFunc(slices.Clone(e.Vars), func(v schema.Var) bool { return v.KeyOnly() })
+		for i, v := range bound {
 			args := []jen.Code{jen.Id("m"), jen.Id("k").Dot(v.GoName)}
 			for _, fd := range v.Path {
 				args = append(args, jen.Lit(int(fd.Number())))
 			}
 			set := fold("SetKeyField").Call(args...)
-			if i == len(e.Vars)-1 {
+			if i == len(bound)-1 {
 				g.Return(set)
 				continue
 			}

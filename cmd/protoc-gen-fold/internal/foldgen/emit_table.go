@@ -22,8 +22,13 @@ func (e *emitter) rows() {
 	e.doc("%s describes the table to the runtime, which reads the options of its schema from the message's descriptor.", e.name("*Desc"))
 	e.Var().Add(e.id("*Desc")).Op("=").Add(fold("NewDesc")).Call(e.keyedValue("DescConfig").ValuesFunc(func(g *jen.Group) {
 		g.Line().Id("ParseKey").Op(":").Add(e.id("Parse*Key"))
-		g.Line().Id("KeyOf").Op(":").Add(e.id("*KeyOf"))
-		if e.Bind == foldv1.Bind_BIND_FILL && !e.Singleton() {
+		switch {
+		case !e.KeyOnly():
+			g.Line().Id("KeyOf").Op(":").Add(e.id("*KeyOf"))
+		case e.Bound():
+			g.Line().Id("Bound").Op(":").Add(e.bound())
+		}
+		if e.Bind == foldv1.Bind_BIND_FILL && e.Bound() {
 			g.Line().Id("Fill").Op(":").Add(e.fill())
 		}
 		g.Line()
@@ -45,18 +50,22 @@ func (e *emitter) handle() {
 			comment(e.Group, strings.TrimSpace(line))
 		}
 	}
-	e.Type().Add(e.id("*Table")).Struct(jen.Op("*").Add(e.keyedValue("Table")))
+	table, register := "Table", "Register"
+	if !e.Ordered() {
+		table, register = "UnorderedTable", "RegisterUnordered"
+	}
+	e.Type().Add(e.id("*Table")).Struct(jen.Op("*").Add(e.keyedValue(table)))
 
 	e.doc("%s adds the table to a builder, before its Start.", e.name("Register*"))
 	e.Func().Add(e.id("Register*")).Params(jen.Id("b").Op("*").Add(fold("Builder")), jen.Id("opts_").Op("...").Add(e.id("*Option"))).
 		Params(e.id("*Table"), jen.Error()).Block(
-		jen.List(jen.Id("t"), jen.Err()).Op(":=").Add(fold("Register")).Call(jen.Id("b"), e.id("*Desc"), jen.Id("opts_").Op("...")),
+		jen.List(jen.Id("t"), jen.Err()).Op(":=").Add(fold(register)).Call(jen.Id("b"), e.id("*Desc"), jen.Id("opts_").Op("...")),
 		jen.Return(e.id("*Table").Values(jen.Id("t")), jen.Err()),
 	)
 
 	e.doc("At is the table as it was when the snapshot was taken.")
 	e.Func().Params(jen.Id("t").Add(e.id("*Table"))).Id("At").Params(jen.Id("s").Op("*").Add(fold("Snapshot"))).Add(e.id("*Table")).Block(
-		jen.Return(e.id("*Table").Values(jen.Id("t").Dot("Table").Dot("At").Call(jen.Id("s")))),
+		jen.Return(e.id("*Table").Values(jen.Id("t").Dot(table).Dot("At").Call(jen.Id("s")))),
 	)
 }
 
@@ -126,10 +135,14 @@ func (e *emitter) withHooks(load, apply string) {
 
 func (e *emitter) writer() {
 	e.doc("%s writes rows to a bucket. It is safe for concurrent use.", e.name("*Writer"))
-	e.Type().Add(e.id("*Writer")).Struct(jen.Op("*").Add(e.keyedValue("Writer")))
+	writer := "Writer"
+	if e.KeyOnly() {
+		writer = "KeyedWriter"
+	}
+	e.Type().Add(e.id("*Writer")).Struct(jen.Op("*").Add(e.keyedValue(writer)))
 
 	e.doc("%s is a writer for a bucket; it needs no fold.", e.name("New*Writer"))
 	e.Func().Add(e.id("New*Writer")).Params(jen.Id("b").Add(fold("Bucket")), jen.Id("opts_").Op("...").Add(fold("WriterOption"))).Add(e.id("*Writer")).Block(
-		jen.Return(e.id("*Writer").Values(fold("NewWriter").Call(jen.Id("b"), e.id("*Desc"), jen.Id("opts_").Op("...")))),
+		jen.Return(e.id("*Writer").Values(fold("New"+writer).Call(jen.Id("b"), e.id("*Desc"), jen.Id("opts_").Op("...")))),
 	)
 }

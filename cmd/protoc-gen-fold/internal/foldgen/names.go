@@ -19,9 +19,12 @@ var locals = []string{"b", "ctx", "dst", "err", "events", "f", "h", "k", "key", 
 func (t *table) names() []string {
 	g := t.GoName
 	names := []string{
-		g + "Key", "Parse" + g + "Key", g + "KeyOf", g + "Desc", g + "Row", g + "Event", g + "Rev", g + "Prefix", g + "Option",
+		g + "Key", "Parse" + g + "Key", g + "Desc", g + "Row", g + "Event", g + "Rev", g + "Prefix", g + "Option",
 		g + "All", "Parse" + g, g + "Table", "Register" + g, g + "Hooks", "Unimplemented" + g + "Hooks", g + "HookFuncs",
 		"With" + g + "Hooks", g + "Writer", "New" + g + "Writer",
+	}
+	if !t.KeyOnly() {
+		names = append(names, g+"KeyOf")
 	}
 	for n := 1; n < len(t.Vars); n++ {
 		names = append(names, t.byName(n))
@@ -95,6 +98,9 @@ func setImports(out *jen.File, f *file) {
 	add(f.proto.GoImportPath, f.proto.GoPackageName)
 	for _, t := range f.tables {
 		for _, fields := range t.fields {
+			if len(fields) == 0 {
+				continue // in the key only
+			}
 			if e := fields[len(fields)-1].Enum; e != nil {
 				add(e.GoIdent.GoImportPath, f.packageNames[e.GoIdent.GoImportPath])
 			}

@@ -11,7 +11,7 @@ import (
 )
 
 // maxBytes is the most that the files may add up to: packed, with a header for each, their size is a number still.
-const maxBytes = math.MaxInt64 / 2
+const maxBytes = math.MaxInt64 - 1<<40
 
 // validate sorts the files and checks what no single member shows.
 func (m *Manifest) validate() error {

@@ -151,6 +151,8 @@ type liveState struct {
 	// warm: a watch of this process ended lost ticks ago. whole: it had everything when it was cut off.
 	warm, whole bool
 	lost        uint8
+	// stood is the age of the last time, and one more, at which the cursor was known to be the log's end; 0 is none.
+	stood uint8
 	// before is the log's first revision when an opening was judged.
 	before uint8
 	// relist: the next watch begins with every current value, after a listing that began at listed.
@@ -208,9 +210,9 @@ type liveForge struct {
 	truth    func(*protocol.Retention)
 	allowed  func(art, local *protocol.Position, log *protocol.LogBounds)
 
-	guardLate, noGuard, noWindow, noProbeGuard       bool
-	countsFirst, boundsFirst, receivedResume         bool
-	clampIgnored, pollRaises, countUnread, usedEarly bool
+	guardLate, noGuard, noWindow, noProbeGuard                 bool
+	countsFirst, boundsFirst, receivedResume                   bool
+	clampIgnored, pollRaises, countUnread, usedEarly, stoodNow bool
 }
 
 type liveKind uint8
@@ -355,6 +357,9 @@ func (w *liveWorld) tick(s *liveState) {
 		return
 	}
 	s.age = min(s.age+1, oldest)
+	if s.stood > 0 {
+		s.stood = min(s.stood+1, oldest+1)
+	}
 	if c := &s.watch; s.phase == liveWatching {
 		if c.age = min(c.age+1, oldest); c.probe.step > 0 {
 			c.probe.age = min(c.probe.age+1, oldest)
@@ -371,6 +376,12 @@ func (w *liveWorld) inside(s *liveState, kind liveKind) {
 		if watching && s.cuts > 0 {
 			s.cuts--
 			s.whole = s.cursor == s.log.last && s.watch.handed == s.log.last
+			switch {
+			case w.forge.stoodNow:
+				s.stood = 1
+			case w.ages:
+				s.stood = s.watch.age + 1
+			}
 			s.phase, s.watch, s.warm, s.lost = liveAway, liveWatch{}, true, 0
 		}
 	case liveCrash:
@@ -400,7 +411,7 @@ func (w *liveWorld) inside(s *liveState, kind liveKind) {
 		}
 	case liveAsk:
 		for range 3 {
-			if watching && s.log.last > s.watch.handed && !s.watch.probed {
+			if watching && !s.watch.probed && (s.log.last > s.watch.handed || s.watch.age > 0) {
 				w.ask(s)
 			}
 			if !w.coarse {
@@ -430,12 +441,12 @@ func (w *liveWorld) poll(s *liveState) {
 
 // gone forgets what a process has in memory.
 func (s *liveState) gone() {
-	s.phase, s.watch, s.warm, s.whole, s.lost, s.before, s.relist, s.listed = liveAway, liveWatch{}, false, false, 0, 0, false, 0
+	s.phase, s.watch, s.warm, s.whole, s.lost, s.stood, s.before, s.relist, s.listed = liveAway, liveWatch{}, false, false, 0, 0, 0, false, 0
 }
 
 func (w *liveWorld) expire(s *liveState) {
 	s.saw |= sawTrip
-	s.phase, s.watch, s.warm, s.whole, s.lost, s.before = liveExpired, liveWatch{}, false, false, 0, 0
+	s.phase, s.watch, s.warm, s.whole, s.lost, s.stood, s.before = liveExpired, liveWatch{}, false, false, 0, 0, 0
 }
 
 func (s liveState) appendState(out []byte) []byte {
@@ -444,7 +455,7 @@ func (s liveState) appendState(out []byte) []byte {
 		out = append(out, byte(l.written[r])|l.ages[r]<<4)
 	}
 	out = append(out, byte(l.there), l.last, l.limit, flags(l.evicts, l.byLimit, s.owed, s.warm, s.whole, s.relist), s.cursor, s.noted, s.age, s.art,
-		byte(s.phase), s.lost, s.before, s.listed, s.cuts, s.crashes, s.edits, s.ticks, byte(s.saw), byte(s.saw>>8))
+		byte(s.phase), s.lost, s.stood, s.before, s.listed, s.cuts, s.crashes, s.edits, s.ticks, byte(s.saw), byte(s.saw>>8))
 	out = append(out, s.rows[:]...)
 	if s.phase != liveWatching {
 		return out

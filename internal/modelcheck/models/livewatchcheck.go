@@ -129,6 +129,7 @@ func liveMutations() (all []modelcheck.Mutation) {
 	add(liveAges, "the age limit before is forgotten", liveWhole, age(func(g *protocol.GapAge, _ *liveState) { g.Noted = g.MaxAge }))
 	add(liveAges, "a message is taken for younger", liveWhole, age(func(g *protocol.GapAge, _ *liveState) { g.WrittenAt = min(g.WrittenAt+1, g.Now) }))
 	add(liveAges, "the server's time is read late", liveWhole, age(func(g *protocol.GapAge, _ *liveState) { g.Now = max(g.Now-1, g.WrittenAt) }))
+	add(liveAges, "a watch that is cut off counts as at the log's end until then", liveWhole, liveForge{stoodNow: true})
 	add(liveAges, "a poll raises the age limit that is kept", liveWhole, liveForge{pollRaises: true})
 
 	// FrontierMayAdvance.

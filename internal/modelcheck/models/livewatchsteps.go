@@ -11,6 +11,9 @@ const liveNow = 100 // the server's time, in ticks
 // judge puts the window kernel to the log before a consumer is created.
 func (w *liveWorld) judge(s *liveState) {
 	s.before = s.log.first()
+	if w.ages && s.log.last == s.cursor {
+		s.stood = 1
+	}
 	if s.relist || w.resumes(s, s.before) {
 		s.phase = liveOpening
 		return
@@ -27,7 +30,15 @@ func (w *liveWorld) resumes(s *liveState, first uint8) bool {
 	if w.forge.reopen != nil {
 		w.forge.reopen(&r)
 	}
-	return w.forge.noWindow || protocol.ReopenIsWhole(r) || w.young(s, s.age, s.noted)
+	return w.forge.noWindow || protocol.ReopenIsWhole(r) || w.young(s, s.since(), s.noted)
+}
+
+// since is the age of the last time before which nothing after the cursor was written.
+func (s *liveState) since() uint8 {
+	if s.stood > 0 {
+		return min(s.age, s.stood-1)
+	}
+	return s.age
 }
 
 // young reports whether nothing can have aged out after what has this age.
@@ -46,7 +57,7 @@ func (w *liveWorld) create(s *liveState, stale bool) {
 		first = s.before
 	}
 	s.before = 0
-	c := liveWatch{evicts: s.log.evicts, limit: s.log.limit, head: s.log.last, age: s.age}
+	c := liveWatch{evicts: s.log.evicts, limit: s.log.limit, head: s.log.last, age: s.since()}
 	if s.relist {
 		c.floor = s.log.last
 		gap := protocol.Gap{Missing: s.listed != 0 && s.log.last > s.listed, Markers: w.markers()}
@@ -56,7 +67,7 @@ func (w *liveWorld) create(s *liveState, stale bool) {
 		return
 	}
 	s.noted = s.log.limit
-	s.phase, s.watch, s.warm, s.whole, s.lost, s.relist, s.listed = liveWatching, c, false, false, 0, false, 0
+	s.phase, s.watch, s.warm, s.whole, s.lost, s.stood, s.relist, s.listed = liveWatching, c, false, false, 0, 0, false, 0
 	w.catchUp(s)
 }
 
@@ -299,6 +310,10 @@ func (w *liveWorld) claim(s *liveState) {
 		w.forge.frontier(&f, s)
 	}
 	c.probe = liveProbe{}
+	if p.head <= c.handed { // the next one was written after that was read
+		c.age = min(c.age, p.age)
+		return
+	}
 	if !protocol.FrontierMayAdvance(f) {
 		c.probed = c.flight != 0 || w.nextFor(s) != 0
 		return

@@ -193,7 +193,7 @@ func TestChangedObjectIsNotReadOn(t *testing.T) {
 // TestStalledStreamIsReadOn: one that gives nothing is ended, and another one is opened.
 func TestStalledStreamIsReadOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, g := newBreaking(t, text, objects.Options{Stall: time.Minute, Timeout: time.Second})
+		b, _ := newBreaking(t, text, objects.Options{Stall: time.Minute, Timeout: time.Second})
 		driver := &stallsOnce{breaking: b}
 		g, err := objects.Guard(driver, "stalling", objects.Options{Stall: time.Minute, Timeout: time.Second})
 		if err != nil {

@@ -229,6 +229,7 @@ func (l *loop) take(ev event) (_ machine.Input, ok bool) {
 	switch in := ev.in.(type) {
 	case machine.Opened:
 		l.watch = ev.watch
+		l.endAudit()
 		l.lastErr, l.lostAt = nil, time.Time{}
 		l.log.opened(ev.watch.w.Info())
 		l.mending.markers.Store(new(ev.watch.w.Info().Markers))

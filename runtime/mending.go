@@ -250,7 +250,8 @@ func (l *loop) startAudit(e machine.Audit) {
 	})
 }
 
-// endAudit takes back the leave of an audit that is under way: a repair begins, and settles more.
+// endAudit takes back the leave of an audit that is under way: a repair begins, and settles more; or a watch was opened
+// again, perhaps on a log that has lost what was listed.
 func (l *loop) endAudit() {
 	if l.mending.stopAudit != nil {
 		l.mending.stopAudit()
@@ -272,7 +273,7 @@ func (l *loop) audited(in machine.Audited, ev event) machine.Input {
 	return in
 }
 
-var errAuditOver = errors.New("the audit is over: a repair has begun")
+var errAuditOver = errors.New("the audit is over: a repair has begun, or another watch")
 
 // folder takes a repair's or an audit's changes into the loop.
 type folder struct {

@@ -190,7 +190,7 @@ func (m *M) opened(in Opened, out []Effect) []Effect {
 	m.head, m.headKnown, m.caughtUp = in.Head, true, false
 	m.retention(in.Evicted)
 	m.owes(in.Owes, in.Head)
-	m.overtaken = m.overtaken || in.Owes != 0
+	m.overtaken = true // the log may have lost its end meanwhile, and have been written again
 	m.bulk = !m.cfg.Windowed && in.Backlog >= uint64(m.cfg.BulkUpdates)
 	return m.noteCaughtUp(out)
 }

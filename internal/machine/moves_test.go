@@ -126,9 +126,9 @@ func (w *world) answerOpen() {
 	w.bulk = !w.cfg.Windowed && in.Backlog >= uint64(w.cfg.BulkUpdates)
 	w.memo = w.memo || in.Evicted
 	w.owes(in.Owes, in.Head)
-	if w.audit != nil && in.Owes != 0 {
+	if w.audit != nil {
 		w.overtake = true
-		w.note(true, "a watch opens beside an audit, and owes")
+		w.note(true, "a watch opens beside an audit")
 	}
 	w.step(in)
 }
@@ -386,7 +386,7 @@ var always = []string{
 	"an audit counts no more",
 	"a contradiction that counts no more",
 	"a contradiction beside a receive",
-	"a watch opens beside an audit, and owes",
+	"a watch opens beside an audit",
 	"a watch opens while stopping",
 	"a watch that was closed ends",
 	"a watch that was closed delivers",

@@ -181,7 +181,10 @@ func (w *auditWorld) open(s *auditState) {
 		s.saw |= auditSawIdentityOwed
 	}
 	s.listed = 0
-	w.step(s, in)
+	audits := s.mend.step != auditIdle && !s.mend.repair && !w.forge.auditsOn
+	if w.step(s, in); audits { // it ends with its watch
+		w.audited(s, machine.Audited{Err: errWatch})
+	}
 }
 
 // alarm notes that a log is said to be another one.

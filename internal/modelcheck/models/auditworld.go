@@ -248,7 +248,7 @@ type auditForge struct {
 	audited func(*machine.Audited)
 	repair  func(*protocol.PlanInput)
 
-	owedLost, knownLost, identityFree, earlyRows, noExpect, adoptKeepsKnown, relistFree bool
+	owedLost, knownLost, identityFree, earlyRows, noExpect, adoptKeepsKnown, relistFree, auditsOn bool
 }
 
 type auditVerb uint8
@@ -346,11 +346,11 @@ func (w *auditWorld) actions(s auditState, out []auditAct) []auditAct {
 }
 
 // mayRewind: not while the fold, past a gap, waits for what closed it. That may be taken back with the log's end, and a
-// message that it superseded come back, which the fold was never given and that is below its cursor. Nor amid
-// an audit, nor between a repair's listing and the re-list after it. Nothing tells of any of them.
+// message that it superseded come back, which the fold was never given and that is below its cursor. Nor between
+// a repair's listing and the re-list after it. Nothing tells of either.
 func (w *auditWorld) mayRewind(s *auditState) bool {
 	cursor := s.disk.cursor.Revision()
-	if s.p.up() && (s.mend.step != auditIdle || s.p.has(askedOpen) && s.p.opening.Relist) {
+	if s.p.up() && (s.mend.repair || s.p.has(askedOpen) && s.p.opening.Relist) {
 		return false
 	}
 	if !s.same || cursor > uint64(s.log.last) {

@@ -91,6 +91,7 @@ func incarnationMutations() (all []modelcheck.Mutation) {
 	// Steps.
 	add(incarnationStops, "a log that nothing proves owes nothing", auditTruth, auditForge{identityFree: true})
 	add(incarnationAnew, "what is known of the log is forgotten at a start", auditTruth, auditForge{knownLost: true})
+	add(incarnationStops, "an audit outlives its watch", auditNoDelete, auditForge{auditsOn: true})
 	add(incarnationAdopts, "an adopted log is not remembered", auditCalm, auditForge{adoptKeepsKnown: true})
 	return all
 }

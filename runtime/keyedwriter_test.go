@@ -120,7 +120,9 @@ func TestKeyedWriterRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %v of %q", c.name, err, c.code, c.field)
 		}
 	}
-	if _, err := w.Mutate(ctx, k, func(*judgev1.Leases, bool) (*judgev1.Leases, error) { return &judgev1.Leases{Tenant: proto.String("u")}, nil }); err == nil {
+	if _, err := w.Mutate(ctx, k, func(*judgev1.Leases, bool) (*judgev1.Leases, error) {
+		return &judgev1.Leases{Tenant: proto.String("u")}, nil
+	}); err == nil {
 		t.Error("Mutate wrote another key's value")
 	}
 	if _, err := fold.NewWriter(log, jd.LeasesDesc).Put(ctx, lease("a")); err == nil {

@@ -6,6 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
 	"pgregory.net/rapid"
 )
 
@@ -21,10 +25,31 @@ func images() []Image {
 			}
 			m := Image{Enc: e, Kind: k}
 			if e == EncEnumName {
-				m.Names = []string{"ON", "OFF", "a0", "pa1"}
+				m.Names = enumNames()
 			}
 			all = append(all, m)
 		}
+	}
+	return all
+}
+
+// names is an enum of the tests, among whose names are tokens of other encodings.
+var names = func() protoreflect.EnumDescriptor {
+	values := []*descriptorpb.EnumValueDescriptorProto{}
+	for i, name := range []string{"ON", "OFF", "a0", "pa1"} {
+		values = append(values, &descriptorpb.EnumValueDescriptorProto{Name: &name, Number: proto.Int32(int32(i*i - i))})
+	}
+	values[0].Number = proto.Int32(-7)
+	return must(protodesc.NewFile(&descriptorpb.FileDescriptorProto{
+		Name: proto.String("names.proto"), Syntax: proto.String("proto2"),
+		EnumType: []*descriptorpb.EnumDescriptorProto{{Name: proto.String("Names"), Value: values}},
+	}, nil)).Enums().Get(0)
+}()
+
+func enumNames() []string {
+	var all []string
+	for i := range names.Values().Len() {
+		all = append(all, string(names.Values().Get(i).Name()))
 	}
 	return all
 }
@@ -65,7 +90,8 @@ func (m Image) reencode(token string) (string, bool) {
 			return again(func() string { return hexBytes(v) }, err)
 		}
 	case EncEnumName:
-		return token, m.Contains(token)
+		n, err := ParseEnumName(names, token)
+		return again(func() string { return string(must(AppendEnumName(nil, names, n))) }, err)
 	}
 	switch m.Kind {
 	case KindInt64:

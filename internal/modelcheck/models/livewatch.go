@@ -210,9 +210,9 @@ type liveForge struct {
 	truth    func(*protocol.Retention)
 	allowed  func(art, local *protocol.Position, log *protocol.LogBounds)
 
-	guardLate, noGuard, noWindow, noProbeGuard                 bool
-	countsFirst, boundsFirst, receivedResume                   bool
-	clampIgnored, pollRaises, countUnread, usedEarly, stoodNow bool
+	guardLate, noGuard, noWindow, noProbeGuard                              bool
+	countsFirst, boundsFirst, receivedResume                                bool
+	clampIgnored, pollRaises, countUnread, usedEarly, stoodNow, looksRarely bool
 }
 
 type liveKind uint8

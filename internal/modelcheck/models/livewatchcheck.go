@@ -88,16 +88,18 @@ var (
 	livePurges   = liveWorld{name: "livewatch-purges", keys: 2, scope: 2, revs: 3, cuts: 1, crashes: 1, ticks: 3, purges: true}
 	liveEvicts   = liveWorld{name: "livewatch-evicts", keys: 2, scope: 2, revs: 3, cuts: 1, evicts: true}
 	liveAges     = liveWorld{name: "livewatch-ages", keys: 2, scope: 2, revs: 3, cuts: 1, edits: 1, ticks: 3, coarse: true, evicts: true, ages: true, raises: true}
-	liveTurnsOn  = liveWorld{name: "livewatch-turns-on", keys: 2, scope: 2, revs: 4, turnsOn: true}
+	liveTurnsOn  = liveWorld{name: "livewatch-turns-on", keys: 2, scope: 2, revs: 3, turnsOn: true}
 	livePrefix   = liveWorld{name: "livewatch-prefix-keeps", keys: 2, scope: 1, revs: 4, cuts: 1, crashes: 1}
 	livePrefixEv = liveWorld{name: "livewatch-prefix-evicts", keys: 2, scope: 1, revs: 4, cuts: 1, evicts: true}
 )
 
 func liveModels() (all []modelcheck.Case) {
-	for _, w := range []liveWorld{liveKeeps, livePurges, liveEvicts, liveAges, livePrefix, livePrefixEv} {
+	for _, w := range []liveWorld{liveKeeps, livePurges, liveEvicts, liveAges, liveTurnsOn, livePrefix, livePrefixEv} {
 		all = append(all, modelcheck.CaseOf(w.model(), modelcheck.Options{}))
 	}
-	return all
+	deep := liveEvicts
+	deep.name, deep.revs, deep.crashes = "livewatch-deep", 4, 1
+	return append(all, modelcheck.DeepCaseOf(deep.model(), modelcheck.Options{MaxStates: 60_000_000}))
 }
 
 func liveMutations() (all []modelcheck.Mutation) {
@@ -167,6 +169,7 @@ func liveMutations() (all []modelcheck.Mutation) {
 	add(livePrefixEv, "a probe does not look at the log", liveCovers, liveForge{noProbeGuard: true})
 	add(liveEvicts, "a watch is opened without a look at the log", liveWhole, liveForge{noWindow: true})
 	add(liveEvicts, "a clamped start is not looked at", liveWhole, liveForge{clampIgnored: true})
+	add(liveTurnsOn, "eviction is turned on while the guard does not look", liveCovers, liveForge{looksRarely: true}, liveHydrates)
 	add(livePrefix, "a probe reads what is pending before the head", liveCovers, liveForge{countsFirst: true})
 	add(livePrefixEv, "a probe reads the log's bounds first", liveCovers, liveForge{boundsFirst: true})
 	add(liveKeeps, "a start resumes after what was sent", liveCovers, liveForge{receivedResume: true})

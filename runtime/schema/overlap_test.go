@@ -12,7 +12,7 @@ import (
 // TestOverlapAgainstKeys: for random pairs of patterns, Overlap finds every key of a small world that both accept, and
 // both accept every witness.
 func TestOverlapAgainstKeys(t *testing.T) {
-	world := []string{"a", "b", "pa1", "a1", "00", "1", "-", "z-", "_", "/2F", "0000000A"}
+	world := []string{"a", "b", "pa1", "a1", "00", "1", "-", "z-", "_", "/2F", "0000000A", "42", "pa0000000000", "01234567-89ab-cdef-0123-456789abcdef"}
 	keys := [][]string{}
 	for _, x := range world {
 		keys = append(keys, []string{"k", x})
@@ -51,9 +51,9 @@ func randomTable(random *rand.Rand, literals []string) *Table {
 		}
 		v := Var{Name: "v", Kind: keyenc.KindString, Enc: keyenc.EncESC, Tail: i == n-1 && random.IntN(3) == 0}
 		if !v.Tail {
-			v.Kind = keyenc.KindString + keyenc.Kind(random.IntN(7))
+			v.Kind = keyenc.KindString + keyenc.Kind(random.IntN(10))
 			v.Enc = v.Kind.Default()
-			if other := keyenc.EncESC + keyenc.Encoding(random.IntN(6)); other.Fits(v.Kind) {
+			if other := keyenc.EncESC + keyenc.Encoding(random.IntN(8)); other.Fits(v.Kind) {
 				v.Enc = other
 			}
 		}

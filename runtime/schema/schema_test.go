@@ -28,6 +28,7 @@ func compileFile(t *testing.T, text string) protoreflect.FileDescriptor {
 		Accessor: protocompile.SourceAccessorFromMap(map[string]string{
 			"fold/v1/options.proto": string(options),
 			"t.proto": "syntax = \"proto3\";\npackage t.v1;\nimport \"fold/v1/options.proto\";\n" +
+				"import \"google/protobuf/duration.proto\";\nimport \"google/protobuf/timestamp.proto\";\n" +
 				"option (fold.v1.file) = {bucket: \"edge\"};\n" + text,
 		}),
 	})}
@@ -114,7 +115,9 @@ func TestPrefix(t *testing.T) {
 
 func TestOverlap(t *testing.T) {
 	const fields = `string s = 1; int32 i = 2; uint64 u = 3; bytes b = 4; bool on = 5; string p = 6; string v = 7 [(fold.v1.field).enc = ENCODING_VERBATIM];
-		uint32 h = 8 [(fold.v1.field).enc = ENCODING_HEX]; fixed64 w = 9 [(fold.v1.field).enc = ENCODING_HEX];`
+		uint32 h = 8 [(fold.v1.field).enc = ENCODING_HEX]; fixed64 w = 9 [(fold.v1.field).enc = ENCODING_HEX];
+		google.protobuf.Timestamp at = 10; google.protobuf.Duration took = 11; string id = 12 [(fold.v1.field).enc = ENCODING_UUID];
+		uint32 d = 13 [(fold.v1.field).enc = ENCODING_DECIMAL]; enum E { ON = 0; off = 1; pa7 = 2; } E e = 14 [(fold.v1.field).enc = ENCODING_ENUM_NAME];`
 	for _, c := range []struct {
 		a, b    string
 		overlap bool
@@ -140,6 +143,19 @@ func TestOverlap(t *testing.T) {
 		{"k.x.{p...}", "k.y.{p...}", false},
 		{"k.{p...}", "k.a/2Fb", false}, // a tail never writes '/'
 		{"k.{s}", "j.{s}", false},
+		{"k.{at}", "k.{took}", true},
+		{"k.{at}", "k.{s}", true},
+		{"k.{at}", "k.{i}", false}, // an int32 has ten digits at most
+		{"k.{id}", "k.{s}", false}, // ESC writes no such dash
+		{"k.{id}", "k.{v}", true},
+		{"k.{d}", "k.{on}", true},
+		{"k.{d}", "k.42", true},
+		{"k.{d}", "k.042", false},
+		{"k.{e}", "k.off", true},
+		{"k.{e}", "k.OFF", false},
+		{"k.{e}", "k.{i}", true}, // pa7
+		{"k.{e}", "k.{u}", false},
+		{"k.{e}", "k.{d}", false},
 	} {
 		tables := compileTables(t, `message A { option (fold.v1.table) = {key: "`+c.a+`"};`+fields+`}
 			message B { option (fold.v1.table) = {key: "`+c.b+`"};`+fields+`}
@@ -208,6 +224,82 @@ on_age_out: DROP
 		if diff[i] != wantDiff[i] {
 			t.Errorf("diff %v, want %v", diff[i], wantDiff[i])
 		}
+	}
+}
+
+const keyTypes = `
+enum Color { COLOR_UNSPECIFIED = 0; COLOR_RED = 3; COLOR_DARK = -3; }
+message Types {
+  option (fold.v1.table) = {
+    key: "types.{id}.{raw}.{at}.{inner.took}.{color}.{n}.{region}.{path...}"
+    part: {name: "id" type: KEY_TYPE_UUID}
+    part: {name: "color" enc: ENCODING_ENUM_NAME}
+    part: {name: "region" type: KEY_TYPE_BYTES go_name: "Where"}
+    part: {name: "path" type: KEY_TYPE_STRING}
+  };
+  message Inner { google.protobuf.Duration took = 1; }
+  string id = 1;
+  bytes raw = 2 [(fold.v1.field).enc = ENCODING_UUID];
+  google.protobuf.Timestamp at = 3;
+  Inner inner = 4;
+  Color color = 5;
+  sint64 n = 6 [(fold.v1.field).enc = ENCODING_DECIMAL];
+}
+message Ordered {
+  option (fold.v1.table) = {key: "ordered.{at}.{id}" part: {name: "id" type: KEY_TYPE_UUID enc: ENCODING_UUID}};
+  google.protobuf.Timestamp at = 1;
+}
+message Alone { option (fold.v1.table) = {key: "alone.{n}" part: {name: "n" type: KEY_TYPE_INT32}}; string s = 1; }
+`
+
+func TestKeyTypes(t *testing.T) {
+	tables := compileTables(t, keyTypes)
+	types := tables["Types"]
+	want := `message: t.v1.Types
+bucket: edge
+key: types.{id}.{raw}.{at}.{inner.took}.{color}.{n}.{region}.{path...}
+var id: uuid UUID
+var raw: uuid UUID
+var at: timestamp TIME
+var inner.took: duration TIME
+var color: enum t.v1.Color ENUM_NAME
+name COLOR_UNSPECIFIED of color: 0
+name COLOR_RED of color: 3
+name COLOR_DARK of color: -3
+var n: int64 DECIMAL
+var region: bytes HEX
+var path: tail ESC
+in the key only: region path
+codec: PROTO
+bind: MATCH
+validate: false
+max_value_bytes: 0
+on_reject: KEEP_OLD
+on_age_out: KEEP
+`
+	if got := types.Record(); got != want {
+		t.Errorf("record:\n%s\nwant:\n%s", got, want)
+	}
+	presence := map[string]bool{"at": true, "inner.took": true}
+	for i := range types.Vars {
+		v := &types.Vars[i]
+		if only := v.Name == "region" || v.Name == "path"; v.KeyOnly() != only || (v.Field() == nil) != only || v.Presence != presence[v.Name] {
+			t.Errorf("%s: key only %v, field %v, presence %v", v.Name, v.KeyOnly(), v.Field(), v.Presence)
+		}
+	}
+	if types.Vars[6].GoName != "Where" {
+		t.Errorf("go name %s", types.Vars[6].GoName)
+	}
+	for name, want := range map[string][3]bool{"Types": {true, true, false}, "Ordered": {true, true, true}, "Alone": {true, false, true}} {
+		table := tables[name]
+		if got := [3]bool{table.KeyOnly(), table.Bound(), table.Ordered()}; got != want {
+			t.Errorf("%s: key only, bound, ordered are %v, want %v", name, got, want)
+		}
+	}
+	// A name that is given to another value is another schema.
+	renamed := compileTables(t, strings.ReplaceAll(keyTypes, "COLOR_RED", "COLOR_BLUE"))["Types"].Record()
+	if diff := Diff(types.Record(), renamed); len(diff) != 2 || diff[0].Name != "name COLOR_RED of color" || diff[1].New != "3" {
+		t.Errorf("a renamed value: %v", diff)
 	}
 }
 

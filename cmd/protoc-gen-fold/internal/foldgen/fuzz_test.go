@@ -17,6 +17,7 @@ import (
 const fuzzProto = `edition = "2023";
 package z.v1;
 import "fold/v1/options.proto";
+import "google/protobuf/duration.proto";
 import "google/protobuf/timestamp.proto";
 option go_package = "example.com/z/v1;zv1";
 message Row {
@@ -29,7 +30,8 @@ message Row {
   string implicit = 13 [features.field_presence = IMPLICIT];
   string need = 14 [features.field_presence = LEGACY_REQUIRED];
   Inner delimited = 15 [features.message_encoding = DELIMITED];
-  string string = 16; string type = 17; string a_b = 18;
+  string string = 16; string type = 17; string a_b = 18; google.protobuf.Duration took = 19; Twice twice = 20;
+  enum Twice { option allow_alias = true; TWICE_A = 0; TWICE_B = 0; }
 }
 message Other { option (fold.v1.table) = {key: "other.{s}" bucket: "edge"}; string s = 1; }
 `
@@ -46,6 +48,11 @@ func FuzzOptions(f *testing.F) {
 	}
 	f.Add("row.{s}", "ed ge", "route-x", "s", "x y", int32(2), int32(1), int32(2), "", []byte{0x08, 0x01}, []byte{0x08, 0x05})
 	f.Add("row.{u}", "edge", "Row", "u", "U", int32(5), int32(7), int32(1), "a-b", protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 3), []byte{0x08, 0x63})
+	for typ := range int32(12) {
+		for _, variable := range []string{"s", "y", "k", "at", "took", "twice", "only", "inner.s", "on.ly", "only..."} {
+			f.Add("row.{"+variable+"}", "edge", "", strings.TrimSuffix(variable, "..."), "", typ%10, typ, typ%3, "fold", []byte(nil), []byte{0x08, 0x07})
+		}
+	}
 	base, err := compile(sources{"z/v1/z.proto": fuzzProto})
 	if err != nil {
 		f.Fatal(err)

@@ -65,8 +65,9 @@ func (s *store) write(ctx context.Context, key string, r io.Reader) (err error) 
 	if err != nil {
 		return err
 	}
-	_, err = io.CopyBuffer(onlyWriter{f}, r, make([]byte, copyBuffer))
-	if err == nil {
+	b := &behind{f: f}
+	_, err = io.CopyBuffer(b, r, make([]byte, copyBuffer))
+	if err = errors.Join(err, b.wait()); err == nil {
 		err = f.Sync()
 	}
 	err = errors.Join(err, f.Close())
@@ -82,8 +83,39 @@ func (s *store) write(ctx context.Context, key string, r io.Reader) (err error) 
 	return s.syncFolder(path.Dir(key))
 }
 
-// onlyWriter hides the file's ReadFrom, which would not use the buffer.
-type onlyWriter struct{ io.Writer }
+// syncEvery is how many bytes are written before the disk is asked for them.
+const syncEvery = 16 << 20
+
+// behind is a file that is synced while more is written to it, so that the last sync finds little to do. It has no ReadFrom,
+// which would not use the buffer.
+type behind struct {
+	f     *os.File
+	since int64      // bytes since a sync began
+	done  chan error // of the sync that is under way; nil when none is
+}
+
+func (b *behind) Write(p []byte) (int, error) {
+	n, err := b.f.Write(p)
+	if b.since += int64(n); err != nil || b.since < syncEvery || len(b.done) < cap(b.done) {
+		return n, err
+	}
+	if err := b.wait(); err != nil {
+		return n, err
+	}
+	b.since, b.done = 0, make(chan error, 1)
+	go func(done chan error) { done <- b.f.Sync() }(b.done)
+	return n, nil
+}
+
+// wait ends the sync that is under way. What it failed with, no other sync would tell again.
+func (b *behind) wait() error {
+	if b.done == nil {
+		return nil
+	}
+	err := <-b.done
+	b.done = nil
+	return err
+}
 
 // makeFolder makes a folder and those above it, and syncs each that got a new entry.
 func (s *store) makeFolder(name string) error {

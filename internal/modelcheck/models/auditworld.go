@@ -217,7 +217,6 @@ const (
 
 type auditWorld struct {
 	name   string
-	deep   bool
 	revs   uint8
 	kinds  []auditKind
 	rules  protocol.MarkerRules

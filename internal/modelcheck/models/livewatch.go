@@ -181,8 +181,6 @@ const (
 	sawClamp
 )
 
-const liveWrong = sawPhantom | sawBackward | sawBrokenContinuation | sawFalseHydrated
-
 type liveWorld struct {
 	name string
 	// keys are written, of them the first scope are in scope.

@@ -2,7 +2,7 @@
 
 GO       ?= go
 TOOL     := $(GO) tool -modfile=tools/go.mod
-TIMEOUT  ?= 14m
+TIMEOUT  ?= 25m
 FUZZTIME ?= 60s
 
 GENERATED := ':(glob)**/*.pb.go' ':(glob)**/*.fold.go' ':!:cmd/protoc-gen-fold/internal/testdata'

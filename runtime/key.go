@@ -18,11 +18,23 @@ type Key interface {
 
 // KeyString is the NATS key of k as text, for String methods. A key that can't be written is "!(why)".
 func KeyString[K Key](k K) string {
-	b, err := k.AppendKey(nil)
+	text, err := keyText(k)
 	if err != nil {
 		return "!(" + err.Error() + ")"
 	}
-	return string(b)
+	return text
+}
+
+// keyText is the NATS key of k, with one allocation.
+func keyText[K Key](k K) (string, error) {
+	buf := readBufs.Get().(*readBuf)
+	defer readBufs.Put(buf)
+	b, err := k.AppendKey(buf.key[:0])
+	if err != nil {
+		return "", err
+	}
+	buf.key = b
+	return string(b), nil
 }
 
 // AppendESC appends a string or bytes in ESC.

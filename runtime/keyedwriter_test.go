@@ -154,3 +154,12 @@ func TestKeyedWriterFills(t *testing.T) {
 		t.Error("the caller's message was changed")
 	}
 }
+
+// The text of a key takes one allocation: itself.
+func TestKeyTextAllocations(t *testing.T) {
+	k := leaseKey("region.of.a.long.name")
+	var text string
+	if got := testing.AllocsPerRun(200, func() { text = k.String() }); got > 1+poolSlack || text == "" {
+		t.Errorf("%v allocations for %q", got, text)
+	}
+}

@@ -103,10 +103,15 @@ func (t *Table[K, V]) List(ctx context.Context, p Prefix[K], opts ...ReadOption)
 	}
 }
 
-// Range yields the rows between two bounds in key order.
+// Range yields the rows between two bounds in key order. It is an error for a table some of whose key does not keep the
+// order of values.
 func (t *Table[K, V]) Range(ctx context.Context, lo, hi Bound[K], opts ...ReadOption) iter.Seq2[Row[K, V], error] {
 	o := readOptionsOf(opts)
 	return func(yield func(Row[K, V], error) bool) {
+		if err := t.t.c.ordered(); err != nil {
+			yield(Row[K, V]{}, err)
+			return
+		}
 		lower, upper := t.prefixBounds(t.all())
 		if lo.kind != boundNone {
 			b, err := boundKey(lo.key, lo.kind == boundExcl)
@@ -163,6 +168,9 @@ func (t *Table[K, V]) Floor(ctx context.Context, p Prefix[K], k K) (Row[K, V], b
 func (t *Table[K, V]) beside(ctx context.Context, p Prefix[K], k K, floor bool) (row Row[K, V], ok bool, err error) {
 	if p.err != nil {
 		return row, false, p.err
+	}
+	if err := t.t.c.ordered(); err != nil {
+		return row, false, err
 	}
 	lower, upper := t.prefixBounds(p)
 	edge, err := boundKey(k, floor)

@@ -2,6 +2,7 @@ package fold
 
 import (
 	"context"
+	"fmt"
 	"iter"
 
 	"google.golang.org/protobuf/proto"
@@ -77,4 +78,14 @@ func (t *UnorderedTable[K, V]) Watch(ctx context.Context, prefixes []Prefix[K], 
 // Rejected yields why each key of the table whose newest message was rejected was so, in key order.
 func (t *UnorderedTable[K, V]) Rejected(ctx context.Context) iter.Seq2[*Rejection, error] {
 	return t.t.Rejected(ctx)
+}
+
+// ordered is nil when rows go by the values of their keys, else it says which variable's don't.
+func (c *compiled) ordered() error {
+	for i := range c.table.Vars {
+		if v := &c.table.Vars[i]; !v.Enc.Ordered() {
+			return fmt.Errorf("table %s: keys have no order: {%s} is encoded as %v, which does not keep that of its values", c.name, v.Name, v.Enc)
+		}
+	}
+	return nil
 }

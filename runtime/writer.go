@@ -320,14 +320,14 @@ func (w *Writer[K, V]) key(k K) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	b, err := k.AppendKey(make([]byte, 0, 64))
+	key, err := keyText(k)
 	if err != nil {
 		return "", c.refuse("", KeySegment, err)
 	}
-	if len(b) > MaxKeyBytes {
-		return "", c.refuse("", KeyTooLong, fmt.Errorf("%d bytes, at most %d", len(b), MaxKeyBytes))
+	if len(key) > MaxKeyBytes {
+		return "", c.refuse("", KeyTooLong, fmt.Errorf("%d bytes, at most %d", len(key), MaxKeyBytes))
 	}
-	return string(b), nil
+	return key, nil
 }
 
 // refuse is reject for a write, which has no revision.

@@ -59,6 +59,8 @@ func TestWrittenForms(t *testing.T) {
 		{"BOOL", string(AppendBool(AppendBool(nil, true), false)), "10"},
 		{"UUID", string(AppendUUID(nil, [16]byte{0x01, 0x23, 15: 0xEF})), "01230000-0000-0000-0000-0000000000ef"},
 		{"TIME", clock(-2, 500_000_000), "nz7500000000"},
+		{"TIME of today", clock(1796040000, 500_000_000), "pj1796040000500000000"},
+		{"TIME half a second back", clock(-1, 500_000_000), "nz8500000000"},
 		{"tail", tail("a/b"), "a.b"},
 		{"tail with empty parts", tail("/a//"), "-.a.-.-"},
 		{"tail empty", tail(""), "-"},

@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// KeyType is the type of a variable that is in the key only.
+// KeyType is the type of a key variable.
 type KeyType int32
 
 const (
@@ -114,13 +114,13 @@ const (
 	Encoding_ENCODING_DECIMAL Encoding = 4
 	// Bytes in upper-case hexadecimal, or an integer in fixed width; ordered. The default for bytes.
 	Encoding_ENCODING_HEX Encoding = 5
-	// 0 or 1. The default for bool.
+	// 0 or 1; ordered. The default for bool.
 	Encoding_ENCODING_BOOL Encoding = 6
-	// 36 lower-case characters. The default for uuid.
+	// 36 lower-case characters; ordered. The default for uuid; a string or bytes field with it is one.
 	Encoding_ENCODING_UUID Encoding = 7
 	// Seconds and nanoseconds; ordered. The default for Timestamp and Duration.
 	Encoding_ENCODING_TIME Encoding = 8
-	// An enum value's name; not ordered, and a rename breaks it.
+	// An enum value's name; not ordered, and a renamed value makes its old keys unreadable.
 	Encoding_ENCODING_ENUM_NAME Encoding = 9
 )
 
@@ -610,7 +610,7 @@ type Part struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The variable's name in the pattern.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The variable's type, for one that is in the key only.
+	// The variable's type, for one that is in the key only; KEY_TYPE_UUID also for a string or bytes field that holds one.
 	Type KeyType `protobuf:"varint,2,opt,name=type,proto3,enum=fold.v1.KeyType" json:"type,omitempty"`
 	// The variable's encoding, when it is not its type's default.
 	Enc Encoding `protobuf:"varint,3,opt,name=enc,proto3,enum=fold.v1.Encoding" json:"enc,omitempty"`

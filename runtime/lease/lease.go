@@ -151,7 +151,8 @@ func (l *Lease) TryAcquire(ctx context.Context, ttl time.Duration) (g *Guard, wo
 	in := protocol.LeaseSeen{Present: found && !seen.IsTombstone(), Now: now}
 	if in.Present {
 		r, err := ParseRecord(seen.Value)
-		in.Readable, in.Expires = err == nil, r.ExpiresAtUnix
+		in.Readable, in.Acquired, in.Expires = err == nil, r.AcquiredAtUnix, r.ExpiresAtUnix
+		in.Stored = uint64(max(seen.UnixNano, 0)) / uint64(time.Second)
 	}
 	if protocol.NextLeaseStep(in) == protocol.LeaseLost {
 		return nil, false, nil

@@ -180,6 +180,24 @@ func TestHeldUntilItsExpiry(t *testing.T) {
 	})
 }
 
+// TestHolderFromTheFuture: a holder whose clock is years ahead has the lease for the time that it was taken for, as the server
+// saw it, and does not stop the fleet for years.
+func TestHolderFromTheFuture(t *testing.T) {
+	buckets(t, func(t *testing.T, b kv.Bucket) {
+		var ahead, right clock
+		stored := time.Now()
+		ahead.nanos.Store(stored.AddDate(10, 0, 0).UnixNano())
+		right.nanos.Store(stored.UnixNano())
+		acquire(t, leaseOf(t, b, "ahead", &ahead))
+		other := leaseOf(t, b, "other", &right)
+		wantHeld(t, other)
+		right.advance(ttl - time.Minute)
+		wantHeld(t, other)
+		right.advance(2 * time.Minute)
+		acquire(t, other)
+	})
+}
+
 func TestCorruptValueIsReplaced(t *testing.T) {
 	buckets(t, func(t *testing.T, b kv.Bucket) {
 		l := leaseOf(t, b, "mine", newClock())

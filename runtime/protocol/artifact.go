@@ -186,7 +186,19 @@ func scale(a, b, c uint64) int64 {
 type LeaseSeen struct {
 	// Present: the key has a value. Readable: it is a record.
 	Present, Readable bool
-	Expires, Now      uint64
+	// Acquired and Expires are the record's, by its holder's clock; Stored is when the server stored it, 0 when not known.
+	Acquired, Expires, Stored uint64
+	Now                       uint64
+}
+
+// end is when the lease is over: at its expiry, or when it has lain there for as long as it was taken for. A holder whose
+// clock is years ahead would otherwise stop the fleet's exports for years.
+func (s LeaseSeen) end() uint64 {
+	ttl := s.Expires - min(s.Acquired, s.Expires)
+	if s.Stored == 0 || ttl > math.MaxUint64-s.Stored {
+		return s.Expires
+	}
+	return min(s.Expires, s.Stored+ttl)
 }
 
 // LeaseStep is what to do about a lease.
@@ -203,14 +215,14 @@ const (
 
 func (s LeaseStep) String() string { return [...]string{"lost", "create", "steal"}[s] }
 
-// NextLeaseStep decides what to do about a lease. It is live until its expiry; a value that is no record would otherwise
+// NextLeaseStep decides what to do about a lease. It is live until its end; a value that is no record would otherwise
 // stop the fleet's exports for good, so it is replaced as a corrupt pointer is. A clock that is wrong costs an export too
 // many or too late, never more.
 func NextLeaseStep(s LeaseSeen) LeaseStep {
 	switch {
 	case !s.Present:
 		return LeaseCreate
-	case s.Readable && s.Expires > s.Now:
+	case s.Readable && s.end() > s.Now:
 		return LeaseLost
 	}
 	return LeaseSteal

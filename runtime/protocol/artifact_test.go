@@ -469,20 +469,30 @@ func TestScale(t *testing.T) {
 
 func TestNextLeaseStep(t *testing.T) {
 	var domain []LeaseSeen
+	times := []uint64{0, 1, 2, 3, 5, math.MaxUint64}
 	for _, present := range []bool{false, true} {
 		for _, readable := range []bool{false, true} {
-			for _, expires := range []uint64{0, 1, 2, 3, math.MaxUint64} {
-				for _, now := range []uint64{0, 1, 2, 3, math.MaxUint64} {
-					domain = append(domain, LeaseSeen{present, readable, expires, now})
+			for _, acquired := range times {
+				for _, expires := range times {
+					for _, stored := range times {
+						for _, now := range times {
+							domain = append(domain, LeaseSeen{present, readable, acquired, expires, stored, now})
+						}
+					}
 				}
 			}
 		}
 	}
 	for _, s := range domain {
 		want := map[[2]bool]LeaseStep{{true, true}: LeaseSteal, {true, false}: LeaseSteal}[[2]bool{s.Present, s.Readable}]
+		// It is over at its expiry, and once a time of its own length has gone by since it was stored.
+		exact := func(u uint64) *big.Int { return new(big.Int).SetUint64(u) }
+		lain := new(big.Int).Sub(exact(s.Now), exact(s.Stored))
+		taken := new(big.Int).Sub(exact(s.Expires), exact(s.Acquired))
+		over := s.Expires <= s.Now || s.Stored != 0 && lain.Cmp(taken) >= 0 && lain.Sign() >= 0
 		if !s.Present {
 			want = LeaseCreate
-		} else if s.Readable && !(s.Expires <= s.Now) {
+		} else if s.Readable && !over {
 			want = LeaseLost
 		}
 		if got := NextLeaseStep(s); got != want {

@@ -56,6 +56,7 @@ type leaseState struct {
 	key    leaseKey
 	holder uint8
 	left   uint8 // until it expires, by a clock that is not ahead; 0 is past
+	lain   uint8 // since it was stored; counted while it has not expired
 	harmed bool  // a stranger has written the key, once
 	nodes  [3]leaseNode
 }
@@ -209,7 +210,12 @@ func asUint8(b bool) uint8 {
 
 func (w *leaseWorld) tick(s leaseState) (leaseState, bool) {
 	was := s
-	s.left -= min(s.left, 1)
+	if s.left > 0 {
+		s.lain = min(s.lain+1, w.ttl+2)
+	}
+	if s.left -= min(s.left, 1); s.left == 0 {
+		s.lain = 0
+	}
 	for i := range s.nodes {
 		m := &s.nodes[i]
 		if m.phase == leaseIdle {
@@ -225,7 +231,7 @@ func (w *leaseWorld) tick(s leaseState) (leaseState, bool) {
 
 // wrote puts something in the key's place: whatever version was seen, it is another one now.
 func (s *leaseState) wrote(key leaseKey, holder, left uint8) {
-	s.key, s.holder, s.left = key, holder, left
+	s.key, s.holder, s.left, s.lain = key, holder, left, 0
 	for i := range s.nodes {
 		s.nodes[i].fresh = false
 	}
@@ -237,19 +243,25 @@ func (w *leaseWorld) read(s leaseState, n uint8) (leaseState, bool) {
 	if m.phase != leaseIdle {
 		return s, false
 	}
-	const now = 100
-	seen := protocol.LeaseSeen{Present: s.key == leaseRecord || s.key == leaseCorrupt, Now: now + uint64(asUint8(m.ahead))}
-	if seen.Readable = s.key == leaseRecord; seen.Readable {
-		seen.Expires = now + uint64(s.left)
-	}
-	if w.forge.seen != nil {
-		w.forge.seen(&seen)
-	}
-	if protocol.NextLeaseStep(seen) == protocol.LeaseLost {
+	if w.decide(s, m.ahead) == protocol.LeaseLost {
 		return s, false
 	}
 	m.phase, m.fresh = leaseDecided, true
 	return s, true
+}
+
+// decide is what a node makes of the key, by a clock that is ahead or not.
+func (w *leaseWorld) decide(s leaseState, ahead bool) protocol.LeaseStep {
+	const now = 100
+	seen := protocol.LeaseSeen{Present: s.key == leaseRecord || s.key == leaseCorrupt, Now: now + uint64(asUint8(ahead))}
+	if seen.Readable = s.key == leaseRecord; seen.Readable {
+		seen.Expires, seen.Stored = now+uint64(s.left), now-uint64(s.lain)
+		seen.Acquired = seen.Expires - uint64(w.ttl)
+	}
+	if w.forge.seen != nil {
+		w.forge.seen(&seen)
+	}
+	return protocol.NextLeaseStep(seen)
 }
 
 func (w *leaseWorld) write(s *leaseState, n uint8) {
@@ -267,6 +279,7 @@ const (
 	leaseWords  = "a last word touches nobody else's lease"
 	leaseFree   = "the lease can always be taken again"
 	leaseUnhurt = "no round publishes what was pruned"
+	leaseOver   = "a lease that has lain there for its TTL holds nobody up, whatever its holder's clock said"
 )
 
 // holds reports whether the node's belief is one that its TTL vouches for, by clocks that differ by as much as they may.
@@ -288,6 +301,9 @@ func (w *leaseWorld) properties() []modelcheck.Property[leaseState] {
 		modelcheck.Step(leaseWords, func(s leaseState, a leaseAction, to leaseState) bool {
 			word := a.verb == leaseComplete || a.verb == leaseAbandon
 			return !word || s.holder == a.n && s.key == leaseRecord || s.key == to.key && s.holder == to.holder && s.left == to.left
+		}),
+		always(leaseOver, func(s leaseState) bool {
+			return s.key != leaseRecord || s.lain < w.ttl || w.decide(s, false) != protocol.LeaseLost
 		}),
 		modelcheck.Reachable(leaseFree, func(s leaseState) bool { return some(s, w.holds) }),
 		sometimes("a node that died is followed by another", func(s leaseState) bool {
@@ -326,7 +342,7 @@ func (w *leaseWorld) model() modelcheck.Model[leaseState, leaseAction] {
 }
 
 func leaseEncode(s leaseState, out []byte) []byte {
-	out = append(out, byte(s.key), s.holder, s.left, asUint8(s.harmed))
+	out = append(out, byte(s.key), s.holder, s.left, s.lain, asUint8(s.harmed))
 	for _, m := range s.nodes {
 		flags := asUint8(m.fresh) | asUint8(m.robbed)<<1 | asUint8(m.pruned)<<2 | asUint8(m.ahead)<<3
 		out = append(out, byte(m.phase), m.age, m.stored, flags)
@@ -387,7 +403,15 @@ func leaseMutations() []modelcheck.Mutation {
 	add("the last word is written without its version", leaseWords, 16, leaseForge{blindWord: true})
 	add("a round has no end", leaseUnhurt, 24, leaseForge{endless: true})
 	add("PruneGrace is given half of the TTL", leaseUnhurt, 24, leaseForge{ttl: func(ttl int64) int64 { return ttl / 2 }})
-	steps := leaseSteps
-	steps.forge.agree = true
-	return append(all, modelcheck.MutationOf("clocks that differ cost nothing of a lease", steps.model(), modelcheck.Options{}, leaseOne, 12))
+	add("a lease is taken for one of no time", leaseOne, 8, seen(func(s *protocol.LeaseSeen) { s.Acquired = s.Expires }))
+	add("a lease has lain there for ever", leaseOne, 8, seen(func(s *protocol.LeaseSeen) { s.Stored = 1 }))
+	stepping := func(name, property string, forge leaseForge) {
+		w := leaseSteps
+		w.forge = forge
+		all = append(all, modelcheck.MutationOf(name, w.model(), modelcheck.Options{}, property, 16))
+	}
+	stepping("clocks that differ cost nothing of a lease", leaseOne, leaseForge{agree: true})
+	stepping("when a lease was stored is not known", leaseOver, seen(func(s *protocol.LeaseSeen) { s.Stored = 0 }))
+	stepping("a lease is taken for one of all time", leaseOver, seen(func(s *protocol.LeaseSeen) { s.Acquired = 0 }))
+	return all
 }

@@ -51,7 +51,7 @@ func TestKeyedWriter(t *testing.T) {
 		if err := w.Delete(ctx, leaseKey("us")); err != nil {
 			t.Fatal(err)
 		}
-		rev, err = w.Mutate(ctx, leaseKey("zz"), func(m *judgev1.Leases, exists bool) (*judgev1.Leases, error) {
+		_, err = w.Mutate(ctx, leaseKey("zz"), func(m *judgev1.Leases, exists bool) (*judgev1.Leases, error) {
 			if exists {
 				t.Error("a row that nobody wrote exists")
 			}

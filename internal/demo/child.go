@@ -60,6 +60,7 @@ type child struct {
 	mu  sync.Mutex // guards out
 	out *json.Encoder
 
+	store            store.Store
 	resumed          uint64
 	hold             atomic.Bool
 	applied, durable atomic.Uint64
@@ -74,7 +75,10 @@ func (c *child) send(m message) error {
 }
 
 func (c *child) progress(kind string) message {
-	return message{Type: kind, Applied: c.applied.Load(), Durable: c.durable.Load(), Updates: c.updates.Load(),
+	// The store is asked: what is synced after the last apply, no apply tells.
+	applied := c.applied.Load()
+	durable := min(c.store.Durable().Revision(), applied)
+	return message{Type: kind, Applied: applied, Durable: durable, Updates: c.updates.Load(),
 		Replayed: c.replayed.Load(), Back: c.back.Load()}
 }
 
@@ -160,7 +164,7 @@ func (c *child) start(ctx context.Context, bucket fold.Bucket, dir string, log *
 	if err != nil {
 		return nil, err
 	}
-	c.resumed = s.Cursor().Revision()
+	c.store, c.resumed = s, s.Cursor().Revision()
 	c.applied.Store(c.resumed)
 	c.durable.Store(c.resumed)
 	r, err := router.Start(ctx, bucket, &heldStore{Store: s, c: c}, fold.Options{

@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	judgev1 "github.com/typedfold/fold/internal/foldtest/gen/judge/v1"
 	jd "github.com/typedfold/fold/internal/foldtest/gen/judge/v1/judgev1fold"
@@ -141,5 +143,27 @@ func TestWireCheckMergesTimes(t *testing.T) {
 		if onWire, accepted := fold.JudgeBoth(jd.TimesDesc, c.key, value); onWire || accepted {
 			t.Errorf("%s: on the wire %v, decoded %v", c.name, onWire, accepted)
 		}
+	}
+}
+
+// What only the value says wrong is refused on the wire too, though the key has the same bytes.
+func TestWireCheckRefusesOtherForms(t *testing.T) {
+	const upper = "0123456A-0000-0000-0000-000000000000"
+	id := make([]byte, 16)
+	uuid, err := proto.Marshal(&judgev1.Uuids{UuidText: upper, UuidBytes: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if onWire, accepted := fold.JudgeBoth(jd.UuidsDesc, "uuids."+upper+".00000000-0000-0000-0000-000000000000", uuid); onWire || accepted {
+		t.Errorf("an upper-case uuid: on the wire %v, decoded %v", onWire, accepted)
+	}
+	signs, err := proto.Marshal(&judgev1.Times{
+		At: &timestamppb.Timestamp{}, Inner: &judgev1.Times_Inner{Took: &durationpb.Duration{Seconds: 1, Nanos: -1}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if onWire, accepted := fold.JudgeBoth(jd.TimesDesc, "times.pa0000000000.pa0999999999.pa0", signs); onWire || accepted {
+		t.Errorf("a Duration of two signs: on the wire %v, decoded %v", onWire, accepted)
 	}
 }

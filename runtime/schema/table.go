@@ -31,6 +31,11 @@ type Table struct {
 	OnAgeOut      foldv1.OnAgeOut
 	MaxValueBytes uint32
 	Validate      bool
+	// AlsoRead are the codecs that are read beside Codec, in the option's order.
+	AlsoRead []foldv1.Codec
+	// Indexes are the secondary indexes, in the option's order. RetiredIndexes are names that none of them may have.
+	Indexes        []Index
+	RetiredIndexes []string
 }
 
 // Token is one segment of a key pattern: a literal, or the variable Vars[Var].

@@ -1,0 +1,37 @@
+package schema
+
+import (
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/typedfold/fold/runtime/keyenc"
+)
+
+// Index is one secondary index of a table.
+type Index struct {
+	// Name is the option's name, such as "by_node".
+	Name string
+	// GoName is what its methods end in: "ByNode" in ListByNode.
+	GoName string
+	Unique bool
+	// Fields make up the index tuple, in this order. There is at least one, and at most one is repeated.
+	Fields []IndexField
+}
+
+// IndexField is one field of an index tuple.
+type IndexField struct {
+	// Name is as it stands in the option, a dotted path for a field of an inner message.
+	Name string
+	// Path leads from the table's message to the field, through singular messages; its last element is the field.
+	Path []protoreflect.FieldDescriptor
+	// Kind is the field's type, or that of its elements. It is never KindUUID: an index holds any value of a field.
+	Kind keyenc.Kind
+	// Enc is an encoding of the kind that can write every value of the field.
+	Enc keyenc.Encoding
+	// Repeated fields have an entry for each distinct element.
+	Repeated bool
+	// Presence: the field, or a message on the way to it, can be unset, and a row in which it is so has no entry.
+	Presence bool
+}
+
+// Field is the descriptor of the field itself.
+func (f *IndexField) Field() protoreflect.FieldDescriptor { return f.Path[len(f.Path)-1] }

@@ -106,8 +106,9 @@ func (d *Desc[K, V]) keyOf(v V, k K) (K, error) {
 // fills reports whether values get their key fields from the key.
 func (c *compiled) fills() bool { return c.table.Bind == foldv1.Bind_BIND_FILL && c.table.Bound() }
 
-// decodeInto decodes a stored value into dst, which is reset first, and fills it where the table says so.
-func (d *Desc[K, V]) decodeInto(c *compiled, value []byte, k K, dst V) error {
+// decodeInto decodes a value and its Content-Type, as they were delivered or stored, into dst, which is reset first, and
+// fills it where the table says so.
+func (d *Desc[K, V]) decodeInto(c *compiled, value []byte, contentType string, k K, dst V) error {
 	if err := proto.Unmarshal(value, dst); err != nil {
 		return err
 	}
@@ -128,7 +129,7 @@ func (d *Desc[K, V]) parse(c *compiled, u *kv.Update) (k K, v V, rej *Rejection)
 		return k, v, rej
 	}
 	v = d.newValue()
-	if err := d.decodeInto(c, u.Value, k, v); err != nil {
+	if err := d.decodeInto(c, u.Value, u.ContentType, k, v); err != nil {
 		return k, v, c.reject(u, ValueDecode, err)
 	}
 	if c.fills() {

@@ -118,7 +118,7 @@ func (t *tableState[K, V]) fillRow(rec *store.Record, k K, mode readMode, row *R
 	case readNew:
 		row.Value = t.desc.newValue()
 	}
-	if err := t.desc.decodeInto(t.c, rec.Value, k, row.Value); err != nil {
+	if err := t.desc.decodeInto(t.c, rec.Value, rec.ContentType, k, row.Value); err != nil {
 		return fmt.Errorf("revision %v: %w", rec.Version, err)
 	}
 	return nil

@@ -54,10 +54,6 @@ func (c *compiler) inKey(offset int, hint, format string, args ...any) {
 	p.Literal, p.Offset = c.option.GetKey(), offset
 }
 
-func (c *compiler) unsupported(sub []int32, what string) {
-	c.add(sub, "", "%s not supported by this version of protoc-gen-fold yet", what)
-}
-
 func (c *compiler) run() {
 	option, ok, err := tableOption(c.md)
 	if err != nil {
@@ -84,8 +80,9 @@ func (c *compiler) run() {
 	c.names()
 	c.bucket()
 	c.settings()
-	c.unsupportedOptions()
 	c.key()
+	c.codecs()
+	c.indexes()
 }
 
 func (c *compiler) checkMessage() {
@@ -185,25 +182,6 @@ func (c *compiler) settings() {
 	t.MaxValueBytes, t.Validate = o.GetMaxValueBytes(), o.GetValidate()
 }
 
-// unsupportedOptions refuses what the option can say and this version does not do.
-func (c *compiler) unsupportedOptions() {
-	if v := c.option.GetValue(); v == foldv1.Codec_CODEC_PROTOJSON || v == foldv1.Codec_CODEC_RAW {
-		c.unsupported([]int32{tableValue}, "value: "+v.String()+" is")
-	}
-	for i, index := range c.option.GetIndex() {
-		c.unsupported([]int32{tableIndex, int32(i)}, fmt.Sprintf("index %q: indexes are", index.GetName()))
-	}
-	for i := range c.option.GetRetiredIndex() {
-		c.unsupported([]int32{tableRetiredIndex, int32(i)}, "retired_index is")
-	}
-	for i := range c.option.GetAlsoRead() {
-		c.unsupported([]int32{tableAlsoRead, int32(i)}, "also_read is")
-	}
-	if c.option.GetValidate() {
-		c.unsupported([]int32{tableValidate}, "validate is")
-	}
-}
-
 // key compiles pattern, parts and variables.
 func (c *compiler) key() {
 	parts := c.parts()
@@ -229,7 +207,7 @@ func (c *compiler) key() {
 	}
 	for i, p := range c.option.GetPart() {
 		if !slices.ContainsFunc(segs, func(s segment) bool { return s.variable == p.GetName() }) && p.GetName() != "" {
-			c.add([]int32{tablePart, int32(i)}, c.didYouMean(p.GetName(), segmentNames(segs)), "part %q is not used in key %q", p.GetName(), c.option.GetKey())
+			c.add([]int32{tablePart, int32(i)}, didYouMean(p.GetName(), segmentNames(segs)), "part %q is not used in key %q", p.GetName(), c.option.GetKey())
 		}
 	}
 	c.varNames(segs)
@@ -293,7 +271,7 @@ func (c *compiler) varNames(segs []segment) {
 	}
 }
 
-func (c *compiler) didYouMean(word string, candidates []string) string {
+func didYouMean(word string, candidates []string) string {
 	if near := nearest(word, candidates); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
 	}

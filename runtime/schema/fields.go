@@ -61,48 +61,70 @@ func (c *compiler) keyOnly(seg segment, p part, v *Var) {
 	c.encoding(seg, p, v)
 }
 
-// resolve walks a dotted path from the message to a field. It returns nil after a problem.
+// resolve finds the field of a variable. It returns nil after a problem.
 func (c *compiler) resolve(seg segment) []protoreflect.FieldDescriptor {
-	var path []protoreflect.FieldDescriptor
-	md, offset := c.md, seg.offset+1
-	names := strings.Split(seg.variable, ".")
+	path, missing, f := followPath(c.md, seg.variable)
+	if missing {
+		f.message = fmt.Sprintf("{%s}: %s", seg.variable, f.message)
+		if f.hint == "" && !strings.Contains(seg.variable, ".") {
+			f.hint = fmt.Sprintf("if it is in the key only, give it a type in a part: {name: %q type: KEY_TYPE_STRING}", seg.variable)
+		}
+	}
+	offset := seg.offset + 1
+	for _, fd := range path {
+		if o := fd.ContainingOneof(); o != nil && !o.IsSynthetic() {
+			c.inKey(offset, "a key is always there; move the field out of the oneof", "field %q is a member of oneof %q", fd.Name(), o.Name())
+			return nil
+		}
+		offset += len(fd.Name()) + 1
+	}
+	if f != nil {
+		c.inKey(seg.offset+1+f.offset, f.hint, "%s", f.message)
+		return nil
+	}
+	return path
+}
+
+// followPath walks a dotted path from a message through singular messages to a field. If it can't, it returns why and
+// how far it came; missing says that there is no field of some name.
+func followPath(md protoreflect.MessageDescriptor, text string) (path []protoreflect.FieldDescriptor, missing bool, f *flaw) {
+	offset := 0
+	names := strings.Split(text, ".")
 	for i, name := range names {
 		fd := md.Fields().ByName(protoreflect.Name(name))
 		if fd == nil {
-			c.unknownField(seg, md, name, offset)
-			return nil
-		}
-		if o := fd.ContainingOneof(); o != nil && !o.IsSynthetic() {
-			c.inKey(offset, "a key is always there; move the field out of the oneof", "field %q is a member of oneof %q", name, o.Name())
-			return nil
+			return path, true, &flaw{offset, fmt.Sprintf("%q is not a field of %s", name, md.Name()), fieldHint(md, name)}
 		}
 		path = append(path, fd)
 		if i == len(names)-1 {
-			return path
+			break
 		}
 		switch {
 		case fd.IsMap() || fd.IsList():
-			c.inKey(offset, "", "path %q crosses %s field %q", seg.variable, shape(fd), name)
-			return nil
+			return path, false, &flaw{offset, fmt.Sprintf("path %q crosses %s field %q", text, shape(fd), name), ""}
 		case fd.Message() == nil:
-			c.inKey(offset, "", "path %q crosses field %q, which is %s and not a message", seg.variable, name, fd.Kind())
-			return nil
+			return path, false, &flaw{offset, fmt.Sprintf("path %q crosses field %q, which is %s and not a message", text, name, fd.Kind()), ""}
 		}
 		md, offset = fd.Message(), offset+len(name)+1
 	}
-	return nil
+	return path, false, nil
 }
 
-func (c *compiler) unknownField(seg segment, md protoreflect.MessageDescriptor, name string, offset int) {
+// fieldHint says which field of the message, or of a message in it, was probably meant by a name that it does not have.
+func fieldHint(md protoreflect.MessageDescriptor, name string) string {
 	var names []string
+	inner := ""
 	for i := range md.Fields().Len() {
-		names = append(names, string(md.Fields().Get(i).Name()))
+		fd := md.Fields().Get(i)
+		names = append(names, string(fd.Name()))
+		if in := fd.Message(); in != nil && inner == "" && !fd.IsMap() && !fd.IsList() && in.Fields().ByName(protoreflect.Name(name)) != nil {
+			inner = fmt.Sprintf("did you mean %q?", string(fd.Name())+"."+name)
+		}
 	}
-	hint := c.didYouMean(name, names)
-	if hint == "" && !strings.Contains(seg.variable, ".") {
-		hint = fmt.Sprintf("if it is in the key only, give it a type in a part: {name: %q type: KEY_TYPE_STRING}", name)
+	if inner != "" {
+		return inner
 	}
-	c.inKey(offset, hint, "{%s}: %q is not a field of %s", seg.variable, name, md.Name())
+	return didYouMean(name, names)
 }
 
 func shape(fd protoreflect.FieldDescriptor) string {
@@ -120,38 +142,52 @@ func (c *compiler) kind(seg segment, fd protoreflect.FieldDescriptor) (keyenc.Ki
 		c.inKey(seg.offset, keyTypesHint, "field %q is %s and cannot be in a key", fd.Name(), shape(fd))
 		return 0, false
 	}
-	switch fd.Kind() {
-	case protoreflect.StringKind:
-		return keyenc.KindString, true
-	case protoreflect.BytesKind:
-		return keyenc.KindBytes, true
-	case protoreflect.BoolKind:
-		return keyenc.KindBool, true
-	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
-		return keyenc.KindInt32, true
-	case protoreflect.Int64Kind, protoreflect.Sint64Kind, protoreflect.Sfixed64Kind:
-		return keyenc.KindInt64, true
-	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
-		return keyenc.KindUint32, true
-	case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
-		return keyenc.KindUint64, true
-	case protoreflect.EnumKind:
-		return keyenc.KindEnum, true
-	case protoreflect.FloatKind, protoreflect.DoubleKind:
+	kind := kindOf(fd)
+	switch {
+	case kind != 0:
+		return kind, true
+	case isFloat(fd):
 		c.inKey(seg.offset, "use an integer or a string", "field %q is %s; floating point cannot be in a key (NaN, -0)", fd.Name(), fd.Kind())
-	case protoreflect.GroupKind:
+	case fd.Kind() == protoreflect.GroupKind:
 		c.inKey(seg.offset, keyTypesHint, "field %q is a group and cannot be in a key", fd.Name())
 	default:
-		switch name := fd.Message().FullName(); name {
-		case "google.protobuf.Timestamp":
-			return keyenc.KindTimestamp, true
-		case "google.protobuf.Duration":
-			return keyenc.KindDuration, true
-		default:
-			c.inKey(seg.offset, keyTypesHint, "field %q is message %s and cannot be in a key", fd.Name(), name)
-		}
+		c.inKey(seg.offset, keyTypesHint, "field %q is message %s and cannot be in a key", fd.Name(), fd.Message().FullName())
 	}
 	return 0, false
+}
+
+func isFloat(fd protoreflect.FieldDescriptor) bool {
+	return fd.Kind() == protoreflect.FloatKind || fd.Kind() == protoreflect.DoubleKind
+}
+
+// kindOf is the kind of a field, or of the elements of a repeated one; 0 for one that no encoding fits.
+func kindOf(fd protoreflect.FieldDescriptor) keyenc.Kind {
+	switch fd.Kind() {
+	case protoreflect.StringKind:
+		return keyenc.KindString
+	case protoreflect.BytesKind:
+		return keyenc.KindBytes
+	case protoreflect.BoolKind:
+		return keyenc.KindBool
+	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
+		return keyenc.KindInt32
+	case protoreflect.Int64Kind, protoreflect.Sint64Kind, protoreflect.Sfixed64Kind:
+		return keyenc.KindInt64
+	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
+		return keyenc.KindUint32
+	case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
+		return keyenc.KindUint64
+	case protoreflect.EnumKind:
+		return keyenc.KindEnum
+	case protoreflect.MessageKind:
+		switch fd.Message().FullName() {
+		case "google.protobuf.Timestamp":
+			return keyenc.KindTimestamp
+		case "google.protobuf.Duration":
+			return keyenc.KindDuration
+		}
+	}
+	return 0
 }
 
 // partType checks a part's type against the field that the variable is bound to.

@@ -1,6 +1,9 @@
 package schema
 
 import (
+	"fmt"
+	"strings"
+
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/typedfold/fold/runtime/keyenc"
@@ -35,3 +38,32 @@ type IndexField struct {
 
 // Field is the descriptor of the field itself.
 func (f *IndexField) Field() protoreflect.FieldDescriptor { return f.Path[len(f.Path)-1] }
+
+// Definition is the canonical text of the index tuple: for each field its name, its number, whether a row can be
+// without it, its type and its encoding. Indexes with equal definitions have the same entries; neither the index's name
+// nor Unique is part of it. It has no line break and no NUL.
+func (ix *Index) Definition() string {
+	var b strings.Builder
+	for i := range ix.Fields {
+		f := &ix.Fields[i]
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(f.Name + "(")
+		for j, fd := range f.Path {
+			if j > 0 {
+				b.WriteByte('.')
+			}
+			fmt.Fprint(&b, fd.Number())
+		}
+		b.WriteString(") ")
+		switch {
+		case f.Repeated:
+			b.WriteString("repeated ")
+		case f.Presence:
+			b.WriteString("optional ")
+		}
+		b.WriteString(typeName(f.Field()) + " " + f.Enc.String())
+	}
+	return b.String()
+}

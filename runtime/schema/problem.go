@@ -47,7 +47,6 @@ const (
 	tableValue         = 4
 	tableBind          = 5
 	tableIndex         = 6
-	tableValidate      = 7
 	tableOnReject      = 8
 	tableGoName        = 9
 	tableRetiredIndex  = 11
@@ -57,6 +56,8 @@ const (
 	partType           = 2
 	partEnc            = 3
 	partGoName         = 4
+	indexName          = 1
+	indexFields        = 2
 	descFileMessage    = 4
 	descFileExtension  = 7
 	descMessageNested  = 3
@@ -65,6 +66,7 @@ const (
 	fieldEnc           = 1
 	maxPatternTokens   = 64
 	maxPatternLength   = 1024
+	maxIndexFields     = 8
 	reservedKVPrefix   = "_kv"
 	reservedFoldPrefix = "_fold"
 )

@@ -9,7 +9,8 @@ import (
 )
 
 // Record is the table's schema as canonical text: a line "name: value" for each thing that decides how keys and
-// values are read. Equal schemas have equal records, whatever built the descriptor. A store keeps it beside its rows.
+// values are read, and for each index. Equal schemas have equal records, whatever built the descriptor and in whatever
+// order they declare indexes. A store keeps it beside its rows.
 func (t *Table) Record() string {
 	var b strings.Builder
 	line := func(name, value string) { fmt.Fprintf(&b, "%s: %s\n", name, value) }
@@ -39,7 +40,31 @@ func (t *Table) Record() string {
 	line("max_value_bytes", fmt.Sprint(t.MaxValueBytes))
 	line("on_reject", strings.TrimPrefix(t.OnReject.String(), "ON_REJECT_"))
 	line("on_age_out", strings.TrimPrefix(t.OnAgeOut.String(), "ON_AGE_OUT_"))
+	t.recordNewer(line)
 	return b.String()
+}
+
+// recordNewer has the lines of what a table need not use. A table without them has the record that it always had.
+func (t *Table) recordNewer(line func(name, value string)) {
+	if len(t.AlsoRead) > 0 {
+		var codecs []string
+		for _, codec := range t.AlsoRead {
+			codecs = append(codecs, strings.TrimPrefix(codec.String(), "CODEC_"))
+		}
+		slices.Sort(codecs)
+		line("also_read", strings.Join(codecs, " "))
+	}
+	indexes := slices.SortedFunc(slices.Values(t.Indexes), func(a, b Index) int { return strings.Compare(a.Name, b.Name) })
+	for i := range indexes {
+		definition := indexes[i].Definition()
+		if indexes[i].Unique {
+			definition += ", unique"
+		}
+		line("index "+indexes[i].Name, definition)
+	}
+	if len(t.RetiredIndexes) > 0 {
+		line("retired_index", strings.Join(slices.Sorted(slices.Values(t.RetiredIndexes)), " "))
+	}
 }
 
 // recordNames has a line for each value of an enum whose names stand in keys: a new name is a line more, and a renamed

@@ -68,7 +68,16 @@ func Register[K Key, V proto.Message](b *Builder, d *Desc[K, V], opts ...TableOp
 	if err != nil {
 		return nil, err
 	}
+	if isNil(o.validator) {
+		o.validator = b.o.Validator
+	}
+	if c, err = c.validating(o.validator, hintTableValidator); err != nil {
+		return nil, fmt.Errorf("register: %w", err)
+	}
 	t := &tableState[K, V]{tableBase: tableBase{c: c, index: len(b.tables)}, desc: d, hooks: hooks}
+	if err := t.compileIndexes(); err != nil {
+		return nil, fmt.Errorf("register table %s: %w", c.name, err)
+	}
 	if o.resident {
 		t.residents = xsync.NewMap[K, V]()
 	}
@@ -131,6 +140,10 @@ func (b *Builder) Start(ctx context.Context) (*Fold, error) {
 
 func (b *Builder) prepare(ctx context.Context, f *Fold) error {
 	if err := checkStore(ctx, b.store, b.bucket.Name(), b.o.Scope, b.tables); err != nil {
+		return err
+	}
+	build := indexBuild{store: b.store, tables: b.tables, log: b.o.Logger, told: b.o.Events.Rebuild}
+	if err := build.run(ctx); err != nil {
 		return err
 	}
 	if err := f.sink.rejected.load(b.store); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/typedfold/fold/runtime/kv"
 	"github.com/typedfold/fold/runtime/repair"
+	"github.com/typedfold/fold/runtime/store"
 )
 
 // Sentinels for the branches that callers take; typed errors that match them carry the numbers.
@@ -31,6 +32,8 @@ var (
 	ErrLagged = errors.New("watch lagged")
 	// ErrOverlap: two tables of a bucket can match one key.
 	ErrOverlap = errors.New("tables overlap")
+	// ErrNotUnique: several rows have the same values in a unique index.
+	ErrNotUnique = errors.New("not unique")
 )
 
 // BucketError is a store or a table of another bucket.
@@ -159,6 +162,70 @@ func (e *LaggedError) Is(target error) bool { return target == ErrLagged }
 // Hint says what a person can do.
 func (e *LaggedError) Hint() string {
 	return "read the table again and watch anew, or give the watch a larger buffer (WithBuffer)"
+}
+
+// NotUniqueError is a tuple that several rows have in an index which is declared unique: a fold can't refuse a write that
+// the bucket took. It matches ErrNotUnique.
+type NotUniqueError struct {
+	Table, Index string
+	// Keys are the NATS keys of the rows, in order, MaxNotUniqueKeys at most; More says that there are others.
+	Keys []string
+	More bool
+}
+
+func (e *NotUniqueError) Error() string {
+	more := ""
+	if e.More {
+		more = " and others"
+	}
+	return fmt.Sprintf("index %s of table %s: not unique: rows %q%s have the same values", e.Index, e.Table, e.Keys, more)
+}
+
+func (e *NotUniqueError) Is(target error) bool { return target == ErrNotUnique }
+
+// Hint says what a person can do.
+func (e *NotUniqueError) Hint() string {
+	return "give all of these rows but one another value, or declare the index without unique"
+}
+
+// IndexProblem is how an index and the rows disagree.
+type IndexProblem string
+
+const (
+	// IndexMissing: the row has no entry, or not this one. IndexExtra: the entry stands for no row that has its values.
+	IndexMissing IndexProblem = "missing"
+	IndexExtra   IndexProblem = "extra"
+	// IndexUnbuilt: the store does not say that the index is built.
+	IndexUnbuilt IndexProblem = "unbuilt"
+)
+
+// IndexError is an index that disagrees with the rows, which no crash leads to. It matches store.ErrCorrupt.
+type IndexError struct {
+	Table, Index string
+	// Key is the row's NATS key; "" for the index as a whole.
+	Key     string
+	Problem IndexProblem
+}
+
+func (e *IndexError) Error() string {
+	text := fmt.Sprintf("index %s of table %s", e.Index, e.Table)
+	switch e.Problem {
+	case IndexMissing:
+		return fmt.Sprintf("%s: row %q lacks an entry", text, e.Key)
+	case IndexExtra:
+		return fmt.Sprintf("%s: an entry stands for row %q, which is not there or has other values", text, e.Key)
+	}
+	return text + ": not built"
+}
+
+func (e *IndexError) Is(target error) bool { return target == store.ErrCorrupt }
+
+// Hint says what a person can do.
+func (e *IndexError) Hint() string {
+	if e.Problem == IndexUnbuilt {
+		return "start a fold with the table, which builds it"
+	}
+	return "fold the bucket into an empty store, or restore an artifact, and keep this store to find out why"
 }
 
 // Hint is what a person can do about an error: the first hint among it and what it wraps; "" when there is none.

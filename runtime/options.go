@@ -95,6 +95,8 @@ type Options struct {
 	// keeps its values, and stops on any other, and on one that was re-created, with reads still served.
 	Repair RepairOptions
 	Batch  BatchOptions
+	// Validator judges the values of all tables that say validate: true and were not given their own.
+	Validator Validator
 	// OnApplied is told of each commit that moved the cursor, on the fold's own goroutine: it must not block for long, and
 	// not call Close.
 	OnApplied func(Applied)
@@ -144,6 +146,9 @@ type Events struct {
 	FlushFailed func(err error, failures int)
 	// Hydrated: for the first time the fold has all that the log held when its watch began.
 	Hydrated func(Cursor)
+	// Rebuild: within Start, so much of a table's indexes is built, or so many of its rows are judged anew. It is called
+	// after each batch, on Start's goroutine.
+	Rebuild func(RebuildProgress)
 	// RepairStarted: the cursor is no resume position any more, for this reason, and a repair begins. One of a fold that has
 	// no cursor has no reason, and begins without it.
 	RepairStarted func(reason error)
@@ -163,4 +168,13 @@ type Flushed struct {
 	Cursor         Cursor
 	// Hooks and Store are how long each part took.
 	Hooks, Store time.Duration
+}
+
+// RebuildProgress is how far a rebuild within Start is.
+type RebuildProgress struct {
+	Table string
+	// Index names the indexes that are built in this pass, joined by commas; "" when rows are judged anew.
+	Index string
+	// Done and Total are rows.
+	Done, Total uint64
 }

@@ -38,6 +38,8 @@ type part interface {
 	take(i int, u *kv.Update) *Rejection
 	// places are where in the segment the table's row-changing updates are.
 	places() []int32
+	// decoded is the value of the update at a place, in the order of places; nil when the table does not decode.
+	decoded(n int) proto.Message
 	reset()
 }
 
@@ -46,6 +48,9 @@ type tableBase struct {
 	c     *compiled
 	index int
 	count rowCounter
+
+	indexes *tableIndexes // nil without
+	entries *indexWriter  // nil without
 }
 
 func (b *tableBase) dropsAgedOut() bool { return b.c.table.OnAgeOut == foldv1.OnAgeOut_ON_AGE_OUT_DROP }
@@ -89,6 +94,13 @@ type tablePart[K Key, V proto.Message] struct {
 }
 
 func (p *tablePart[K, V]) places() []int32 { return p.at }
+
+func (p *tablePart[K, V]) decoded(n int) proto.Message {
+	if n >= len(p.events) || p.events[n].Op != OpPut {
+		return nil
+	}
+	return p.events[n].New
+}
 
 func (p *tablePart[K, V]) reset() {
 	clear(p.events)

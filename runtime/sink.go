@@ -2,6 +2,7 @@ package fold
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -133,6 +134,12 @@ func (k *tableSink) ops(segs []*segment, ops []store.Op) (_ []store.Op, err erro
 		places := func(n int) []int32 { return parts[n].places() }
 		if ops, err = b.count.ops(k.store, segs, places, ops); err != nil {
 			return ops, err
+		}
+		if b.entries == nil {
+			continue
+		}
+		if ops, err = b.entries.ops(k.store, segs, parts, ops); err != nil {
+			return ops, fmt.Errorf("indexes of table %s: %w", b.c.name, err)
 		}
 	}
 	return k.rejected.ops(k.store, segs, ops)

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/typedfold/fold/runtime/kv"
@@ -16,7 +17,26 @@ const (
 	MetaOwed = "owed"
 	// MetaSchema, and the full name of a table's message, is the schema that the table's rows were judged by.
 	MetaSchema = "schema."
+	// MetaIndex, the full name of a table's message, a dot and the index's key space say that the index is built: it has
+	// the entries of all rows. The value is the index's definition. See IndexMark.
+	MetaIndex = "index."
 )
+
+// indexSpaceLen is the length of an index's key space: upper-case hexadecimal digits.
+const indexSpaceLen = 16
+
+// IndexMark is the name of the record that says that an index is built.
+func IndexMark(message, space string) string { return MetaIndex + message + "." + space }
+
+// ParseIndexMark takes the store key of such a record apart; false for any other key.
+func ParseIndexMark(key []byte) (message, space string, ok bool) {
+	rest, ok := bytes.CutPrefix(key, MetaKey(MetaIndex))
+	dot := len(rest) - indexSpaceLen - 1
+	if !ok || dot < 1 || rest[dot] != '.' || bytes.IndexByte(rest[dot+1:], '.') >= 0 {
+		return "", "", false
+	}
+	return string(rest[:dot]), string(rest[dot+1:]), true
+}
 
 // Meta is a copy of one of the fold's own records; nil when there is none.
 func Meta(g Getter, name string) ([]byte, error) {

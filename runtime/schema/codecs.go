@@ -71,8 +71,10 @@ func (c *compiler) payload(sub []int32, what string, fd protoreflect.FieldDescri
 	const hint = "the field that holds the value is a singular bytes or string, outside of any oneof"
 	o := fd.ContainingOneof()
 	switch {
-	case fd.IsMap() || fd.IsList():
-		c.add(sub, hint, "%s: field %q is %s", what, fd.Name(), shape(fd))
+	case fd.IsMap():
+		c.add(sub, hint, "%s: field %q is a map", what, fd.Name())
+	case fd.IsList():
+		c.add(sub, hint, "%s: field %q is repeated", what, fd.Name())
 	case fd.Kind() != protoreflect.BytesKind && fd.Kind() != protoreflect.StringKind:
 		c.add(sub, hint, "%s: field %q is %s", what, fd.Name(), typeName(fd))
 	case o != nil && !o.IsSynthetic():

@@ -47,6 +47,17 @@ func (c *compiler) addAt(d protoreflect.Descriptor, sub []int32, hint, format st
 	})
 }
 
+// addOnce is addAt for what may have been said already: of a field that two variables or indexes have.
+func (c *compiler) addOnce(d protoreflect.Descriptor, sub []int32, hint, format string, args ...any) {
+	c.addAt(d, sub, hint, format, args...)
+	last := len(c.problems) - 1
+	if slices.ContainsFunc(c.problems[:last], func(p Problem) bool {
+		return p.File == c.problems[last].File && p.Message == c.problems[last].Message && slices.Equal(p.Path, c.problems[last].Path)
+	}) {
+		c.problems = c.problems[:last]
+	}
+}
+
 // inKey reports a problem at an offset of the key pattern.
 func (c *compiler) inKey(offset int, hint, format string, args ...any) {
 	c.add([]int32{tableKey}, hint, format, args...)
@@ -61,7 +72,7 @@ func (c *compiler) run() {
 		return
 	}
 	if !ok {
-		c.add(nil, "", "message %s has no (fold.v1.table) option", c.md.Name())
+		c.add(nil, `add option (fold.v1.table) = {key: "..."};`, "message %s has no (fold.v1.table) option", c.md.Name())
 		return
 	}
 	c.option = option
@@ -88,11 +99,11 @@ func (c *compiler) run() {
 func (c *compiler) checkMessage() {
 	switch {
 	case c.md.IsMapEntry():
-		c.add(nil, "", "map entry %s cannot be a table", c.md.Name())
+		c.add(nil, "declare a message, and use it as the type of the map's values", "map entry %s cannot be a table", c.md.Name())
 	case isGroup(c.md):
 		c.add(nil, "declare a message outside, and use it as the field's type", "group %s cannot be a table", c.md.Name())
 	case c.md.Fields().Len() == 0:
-		c.add(nil, "", "message %s has no fields and cannot be a table", c.md.Name())
+		c.add(nil, "add the fields of its key and value", "message %s has no fields and cannot be a table", c.md.Name())
 	}
 }
 
@@ -207,7 +218,8 @@ func (c *compiler) key() {
 	}
 	for i, p := range c.option.GetPart() {
 		if !slices.ContainsFunc(segs, func(s segment) bool { return s.variable == p.GetName() }) && p.GetName() != "" {
-			c.add([]int32{tablePart, int32(i)}, didYouMean(p.GetName(), segmentNames(segs)), "part %q is not used in key %q", p.GetName(), c.option.GetKey())
+			hint := cmp.Or(didYouMean(p.GetName(), segmentNames(segs)), "remove it, or add the variable to the key")
+			c.add([]int32{tablePart, int32(i)}, hint, "part %q is not used in key %q", p.GetName(), c.option.GetKey())
 		}
 	}
 	c.varNames(segs)
@@ -238,11 +250,11 @@ func (c *compiler) parts() map[string]part {
 	parts := map[string]part{}
 	for i, p := range c.option.GetPart() {
 		if p.GetName() == "" {
-			c.add([]int32{tablePart, int32(i)}, "", "part %d has no name", i+1)
+			c.add([]int32{tablePart, int32(i)}, `add name: "...", a variable of the key`, "part %d has no name", i+1)
 			continue
 		}
 		if _, twice := parts[p.GetName()]; twice {
-			c.add([]int32{tablePart, int32(i)}, "", "part %q is declared twice", p.GetName())
+			c.add([]int32{tablePart, int32(i)}, "put all that it says into one part", "part %q is declared twice", p.GetName())
 			continue
 		}
 		parts[p.GetName()] = part{p, i}
@@ -271,9 +283,12 @@ func (c *compiler) varNames(segs []segment) {
 	}
 }
 
+// meant begins the hints of didYouMean.
+const meant = "did you mean "
+
 func didYouMean(word string, candidates []string) string {
 	if near := nearest(word, candidates); near != "" {
-		return fmt.Sprintf("did you mean %q?", near)
+		return fmt.Sprintf(meant+"%q?", near)
 	}
 	return ""
 }

@@ -50,7 +50,9 @@ func (c *compiler) inKeyOnly(seg segment, p part) bool {
 // keyOnly takes a variable's type from its part.
 func (c *compiler) keyOnly(seg segment, p part, v *Var) {
 	if strings.Contains(seg.variable, ".") {
-		c.inKey(seg.offset+1, "", "{%s}: a variable that is in the key only has one name, without dots", seg.variable)
+		name := seg.variable[strings.LastIndexByte(seg.variable, '.')+1:]
+		c.inKey(seg.offset+1, fmt.Sprintf("write {%s}, and the same name in the part", name),
+			"{%s}: a variable that is in the key only has one name, without dots", seg.variable)
 		return
 	}
 	problems := len(c.problems)
@@ -66,7 +68,7 @@ func (c *compiler) resolve(seg segment) []protoreflect.FieldDescriptor {
 	path, missing, f := followPath(c.md, seg.variable)
 	if missing {
 		f.message = fmt.Sprintf("{%s}: %s", seg.variable, f.message)
-		if f.hint == "" && !strings.Contains(seg.variable, ".") {
+		if !strings.Contains(seg.variable, ".") && !strings.HasPrefix(f.hint, meant) {
 			f.hint = fmt.Sprintf("if it is in the key only, give it a type in a part: {name: %q type: KEY_TYPE_STRING}", seg.variable)
 		}
 	}
@@ -101,30 +103,36 @@ func followPath(md protoreflect.MessageDescriptor, text string) (path []protoref
 		}
 		switch {
 		case fd.IsMap() || fd.IsList():
-			return path, false, &flaw{offset, fmt.Sprintf("path %q crosses %s field %q", text, shape(fd), name), ""}
+			return path, false, &flaw{offset, fmt.Sprintf("path %q crosses %s field %q", text, shape(fd), name), "a path goes through singular messages"}
 		case fd.Message() == nil:
-			return path, false, &flaw{offset, fmt.Sprintf("path %q crosses field %q, which is %s and not a message", text, name, fd.Kind()), ""}
+			return path, false, &flaw{offset, fmt.Sprintf("path %q crosses field %q, which is %s and not a message", text, name, fd.Kind()),
+				fmt.Sprintf("end the path there: %q", strings.Join(names[:i+1], "."))}
 		}
 		md, offset = fd.Message(), offset+len(name)+1
 	}
 	return path, false, nil
 }
 
-// fieldHint says which field of the message, or of a message in it, was probably meant by a name that it does not have.
+// fieldHint says which field of the message, or of a message in it, was probably meant by a name that it does not have;
+// if none is like it, which there are.
 func fieldHint(md protoreflect.MessageDescriptor, name string) string {
 	var names []string
+	var all []protoreflect.FieldDescriptor
 	inner := ""
 	for i := range md.Fields().Len() {
 		fd := md.Fields().Get(i)
-		names = append(names, string(fd.Name()))
+		names, all = append(names, string(fd.Name())), append(all, fd)
 		if in := fd.Message(); in != nil && inner == "" && !fd.IsMap() && !fd.IsList() && in.Fields().ByName(protoreflect.Name(name)) != nil {
-			inner = fmt.Sprintf("did you mean %q?", string(fd.Name())+"."+name)
+			inner = fmt.Sprintf(meant+"%q?", string(fd.Name())+"."+name)
 		}
 	}
 	if inner != "" {
 		return inner
 	}
-	return didYouMean(name, names)
+	if hint := didYouMean(name, names); hint != "" || len(all) == 0 {
+		return hint
+	}
+	return fmt.Sprintf("the fields of %s: %s", md.Name(), namesOf(all))
 }
 
 func shape(fd protoreflect.FieldDescriptor) string {
@@ -261,12 +269,22 @@ func (c *compiler) chosen(p part, v *Var) (at protoreflect.Descriptor, sub []int
 	if v.KeyOnly() || p.GetEnc() != foldv1.Encoding_ENCODING_UNSPECIFIED {
 		return c.md, p.path(partEnc), p.GetEnc(), true
 	}
-	field, _, err := fieldOption(v.Field())
+	enc, ok = c.fieldEncoding(v.Field())
+	return v.Field(), []int32{fieldEnc}, enc, ok
+}
+
+// fieldEncoding is what the field's own option asks for.
+func (c *compiler) fieldEncoding(fd protoreflect.FieldDescriptor) (foldv1.Encoding, bool) {
+	option, _, err := fieldOption(fd)
 	if err != nil {
-		c.addAt(v.Field(), nil, numberHint, "cannot read the (fold.v1.field) option of %q: %v", v.Field().Name(), err)
-		return nil, nil, 0, false
+		c.addOnce(fd, nil, numberHint, "cannot read the (fold.v1.field) option of %q: %v", fd.Name(), err)
+		return 0, false
 	}
-	return v.Field(), []int32{fieldEnc}, field.GetEnc(), true
+	if n := unknownField(option.ProtoReflect()); n > 0 {
+		c.addOnce(fd, nil, newerHint, "the (fold.v1.field) option of %q has unknown field %d", fd.Name(), n)
+		return 0, false
+	}
+	return option.GetEnc(), true
 }
 
 // enumNames refuses an enum whose names don't say which of two is written.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -75,7 +76,7 @@ func (c *compiler) indexName(i int) {
 	for j, other := range all[:i] {
 		switch {
 		case other.GetName() == name:
-			c.add(sub, "", "index %q is declared twice (as index %d and %d)", name, j+1, i+1)
+			c.add(sub, "rename one of them, or leave it out", "index %q is declared twice (as index %d and %d)", name, j+1, i+1)
 			return
 		case isLowerSnake(other.GetName()) && indexGoName(other.GetName()) == indexGoName(name):
 			c.add(sub, "choose another name", "index %q and index %q both become %s", other.GetName(), name, indexGoName(name))
@@ -102,7 +103,7 @@ func lowerSnake(s string) string {
 		}
 	}
 	snake := strings.Join(strings.FieldsFunc(b.String(), func(r rune) bool { return r == '_' }), "_")
-	if !isLowerSnake(snake) {
+	if !isLowerSnake(snake) || snake == "by" || strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII }) {
 		return ""
 	}
 	return snake
@@ -115,7 +116,7 @@ func (c *compiler) indexFields(i int, ix *Index) {
 		c.add([]int32{tableIndex, int32(i)}, `add fields: "..."`, "%s has no fields", ix.what())
 		return
 	case len(names) > maxIndexFields:
-		c.add([]int32{tableIndex, int32(i), indexFields, maxIndexFields}, "", "%s has %d fields; the limit is %d", ix.what(), len(names), maxIndexFields)
+		c.add([]int32{tableIndex, int32(i), indexFields, maxIndexFields}, "leave out what tells rows apart the least", "%s has %d fields; the limit is %d", ix.what(), len(names), maxIndexFields)
 		return
 	}
 	repeated := ""
@@ -157,7 +158,7 @@ func (c *compiler) indexField(ix *Index, sub []int32, name string) (f IndexField
 	}
 	for part := range strings.SplitSeq(name, ".") {
 		if !isFieldName(part) {
-			report(0, "", "%q is not a field name or a dotted path of them", name)
+			report(0, `write the name of a field, "name", or of one in an inner message, "spec.name"`, "%q is not a field name or a dotted path of them", name)
 			return f, false
 		}
 	}
@@ -216,39 +217,27 @@ func insideHint(name string, fd protoreflect.FieldDescriptor) string {
 // indexEncoding is the field's own encoding where it can write every value, else its kind's default.
 func (c *compiler) indexEncoding(f *IndexField) (keyenc.Encoding, bool) {
 	fd := f.Field()
-	option, _, err := fieldOption(fd)
-	if err != nil {
-		c.addOnce(fd, nil, numberHint, "cannot read the (fold.v1.field) option of %q: %v", fd.Name(), err)
+	chosen, ok := c.fieldEncoding(fd)
+	if !ok {
 		return 0, false
 	}
-	if option.GetEnc().Descriptor().Values().ByNumber(option.GetEnc().Number()) == nil {
-		c.addOnce(fd, []int32{fieldEnc}, newerHint, "%s has no value %d", option.GetEnc().Descriptor().Name(), option.GetEnc())
+	if chosen.Descriptor().Values().ByNumber(chosen.Number()) == nil {
+		c.addOnce(fd, []int32{fieldEnc}, newerHint, "%s has no value %d", chosen.Descriptor().Name(), chosen)
 		return 0, false
 	}
-	enc := keyenc.Encoding(option.GetEnc()) // the numbers are the same
+	enc := keyenc.Encoding(chosen) // the numbers are the same
 	maybeUUID := f.Kind == keyenc.KindString || f.Kind == keyenc.KindBytes
 	switch {
 	case enc == 0:
 		return f.Kind.Default(), true
 	case !enc.Fits(f.Kind) && !(enc == keyenc.EncUUID && maybeUUID):
 		v := Var{Name: f.Name, Path: f.Path, Kind: f.Kind}
-		c.addOnce(fd, []int32{fieldEnc}, "allowed: "+encodingsOf(f.Kind, maybeUUID), "%s does not apply to %s", option.GetEnc(), v.what())
+		c.addOnce(fd, []int32{fieldEnc}, "allowed: "+encodingsOf(f.Kind, maybeUUID), "%s does not apply to %s", chosen, v.what())
 		return 0, false
 	case f.Kind == keyenc.KindString || enc == keyenc.EncVerbatim || enc == keyenc.EncUUID || enc == keyenc.EncEnumName:
 		return f.Kind.Default(), true
 	}
 	return enc, true
-}
-
-// addOnce is addAt for what may have been said already of a field that is also in the key, or in another index.
-func (c *compiler) addOnce(d protoreflect.Descriptor, sub []int32, hint, format string, args ...any) {
-	c.addAt(d, sub, hint, format, args...)
-	last := c.problems[len(c.problems)-1]
-	if slices.ContainsFunc(c.problems[:len(c.problems)-1], func(p Problem) bool {
-		return p.File == last.File && p.Message == last.Message && slices.Equal(p.Path, last.Path)
-	}) {
-		c.problems = c.problems[:len(c.problems)-1]
-	}
 }
 
 // indexTwice refuses a second index of the same fields.

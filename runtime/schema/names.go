@@ -77,13 +77,26 @@ func isLower(c byte) bool { return c >= 'a' && c <= 'z' }
 func isUpper(c byte) bool { return c >= 'A' && c <= 'Z' }
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// nearest is the candidate that word was probably meant to be, or "".
+// nearest is the candidate that word was probably meant to be, or "": one that differs in a few letters, or the only one
+// that is the same but for words before or behind it, as node_id is for node.
 func nearest(word string, candidates []string) string {
 	best, bestDistance := "", len(word)/3+1
 	for _, c := range candidates {
 		if d := editDistance(word, c); d > 0 && d <= bestDistance && (best == "" || d < bestDistance) {
 			best, bestDistance = c, d
 		}
+	}
+	if best != "" || word == "" {
+		return best
+	}
+	for _, c := range candidates {
+		if c == "" || !strings.Contains("_"+c+"_", "_"+word+"_") && !strings.Contains("_"+word+"_", "_"+c+"_") || c == word {
+			continue
+		}
+		if best != "" {
+			return ""
+		}
+		best = c
 	}
 	return best
 }

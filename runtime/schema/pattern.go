@@ -27,7 +27,7 @@ func parsePattern(s string) ([]segment, []flaw) {
 	var segs []segment
 	var flaws []flaw
 	if len(s) > maxPatternLength {
-		return nil, []flaw{{0, fmt.Sprintf("key pattern is %d bytes long; the limit is %d", len(s), maxPatternLength), ""}}
+		return nil, []flaw{{0, fmt.Sprintf("key pattern is %d bytes long; the limit is %d", len(s), maxPatternLength), "choose shorter literals and names"}}
 	}
 	for start := 0; ; {
 		end, problem := segmentEnd(s, start)
@@ -45,7 +45,7 @@ func parsePattern(s string) ([]segment, []flaw) {
 		start = end + 1
 	}
 	if len(segs) > maxPatternTokens {
-		flaws = append(flaws, flaw{0, fmt.Sprintf("key pattern has %d segments; the limit is %d", len(segs), maxPatternTokens), ""})
+		flaws = append(flaws, flaw{0, fmt.Sprintf("key pattern has %d segments; the limit is %d", len(segs), maxPatternTokens), "end it with a tail, {name...}, which stands for any number of them"})
 	}
 	return segs, append(flaws, checkSegments(segs)...)
 }
@@ -56,11 +56,11 @@ func segmentEnd(s string, start int) (int, *flaw) {
 	for i := start; i < len(s); i++ {
 		switch {
 		case s[i] == '{' && open >= 0:
-			return 0, &flaw{i, fmt.Sprintf("key pattern: '{' at offset %d is inside the variable that begins at offset %d", i, open), ""}
+			return 0, &flaw{i, fmt.Sprintf("key pattern: '{' at offset %d is inside the variable that begins at offset %d", i, open), "write a variable as {name}"}
 		case s[i] == '{':
 			open = i
 		case s[i] == '}' && open < 0:
-			return 0, &flaw{i, fmt.Sprintf("key pattern: '}' at offset %d closes nothing", i), ""}
+			return 0, &flaw{i, fmt.Sprintf("key pattern: '}' at offset %d closes nothing", i), "write a variable as {name}"}
 		case s[i] == '}':
 			open = -1
 		case s[i] == '.' && open < 0:
@@ -103,7 +103,7 @@ func parseSegment(text string, offset, number int) (segment, *flaw) {
 	for part := range strings.SplitSeq(seg.variable, ".") {
 		if !isFieldName(part) {
 			seg.variable = "" // so that it is not looked for
-			return seg, &flaw{offset + 1, fmt.Sprintf("key pattern: variable %q is not a field name or a dotted path of them", name), ""}
+			return seg, &flaw{offset + 1, fmt.Sprintf("key pattern: variable %q is not a field name or a dotted path of them", name), "write the name of a field, {name}, or of one in an inner message, {spec.name}"}
 		}
 	}
 	return seg, nil
@@ -136,7 +136,8 @@ func checkSegments(segs []segment) []flaw {
 			continue
 		}
 		if j, ok := seen[seg.variable]; ok {
-			flaws = append(flaws, flaw{seg.offset, fmt.Sprintf("key pattern: {%s} appears twice (segments %d and %d)", seg.variable, j+1, i+1), ""})
+			flaws = append(flaws, flaw{seg.offset, fmt.Sprintf("key pattern: {%s} appears twice (segments %d and %d)", seg.variable, j+1, i+1),
+				"remove one of them, or name another field"})
 		}
 		seen[seg.variable] = i
 		if seg.tail && i < len(segs)-1 {

@@ -18,6 +18,7 @@ const (
 	goPackage      = 11
 	tableKey       = 1
 	tableGoName    = 9
+	optionsNumber  = 50737
 )
 
 // check finds what is wrong between tables that are each right.

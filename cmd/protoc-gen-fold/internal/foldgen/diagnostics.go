@@ -77,11 +77,27 @@ func literalStart(p schema.Problem, loc protoreflect.SourceLocation) int {
 		return 0
 	}
 	start := loc.EndColumn - loc.StartColumn - len(p.Literal) - len(`"`)
-	aggregate := p.File.SourceLocations().ByPath(p.Path[:len(p.Path)-1])
-	if len(aggregate.Path) == 0 {
+	if !inAggregate(p, loc) {
 		start -= len(";")
 	}
 	return max(start, 0)
+}
+
+// inAggregate reports whether the problem's option, at loc, stands inside an aggregate, which has a place of its own.
+func inAggregate(p schema.Problem, loc protoreflect.SourceLocation) bool {
+	option := slices.Index(p.Path, optionsNumber)
+	for n := len(p.Path) - 1; n > option; n-- {
+		if outer := p.File.SourceLocations().ByPath(p.Path[:n]); len(outer.Path) > 0 && encloses(outer, loc) {
+			return true
+		}
+	}
+	return false
+}
+
+func encloses(outer, inner protoreflect.SourceLocation) bool {
+	before := cmp.Or(cmp.Compare(outer.StartLine, inner.StartLine), cmp.Compare(outer.StartColumn, inner.StartColumn)) <= 0
+	after := cmp.Or(cmp.Compare(outer.EndLine, inner.EndLine), cmp.Compare(outer.EndColumn, inner.EndColumn)) >= 0
+	return before && after
 }
 
 // place is where a descriptor stands, as file:line:column.

@@ -30,7 +30,6 @@ import (
 	"runtime/debug"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/pluginpb"
 
 	"github.com/typedfold/fold/cmd/protoc-gen-fold/internal/foldgen"
 )
@@ -67,8 +66,8 @@ func run(args []string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("read request: %w", err)
 	}
-	req := new(pluginpb.CodeGeneratorRequest)
-	if err := proto.Unmarshal(wire, req); err != nil {
+	req, err := foldgen.ReadRequest(wire)
+	if err != nil {
 		return fmt.Errorf("read request: %w", err)
 	}
 	wire, err = proto.Marshal(foldgen.Run(req))

@@ -23,7 +23,7 @@ func Compile(md protoreflect.MessageDescriptor) (*Table, []Problem) {
 }
 
 const (
-	numberHint = "is extension number 50737 used by another option?"
+	numberHint = "is extension number 50737 used by another option? If so, that one needs another number"
 	newerHint  = "options.proto is newer than this protoc-gen-fold; upgrade the plugin and the module github.com/typedfold/fold"
 )
 
@@ -80,12 +80,11 @@ func (c *compiler) run() {
 	if err != nil {
 		c.addAt(c.md.ParentFile(), nil, numberHint, "cannot read the (fold.v1.file) option: %v", err)
 	}
-	if n := unknownField(option.ProtoReflect()); n > 0 {
-		c.add(nil, newerHint,
-			"the table option of %s has unknown field %d", c.md.Name(), n)
+	if path := unknownField(option.ProtoReflect()); path != nil {
+		c.add(path, newerHint, "the table option of %s has unknown field %d", c.md.Name(), path[len(path)-1])
 	}
-	if n := unknownField(c.file.ProtoReflect()); n > 0 {
-		c.addAt(c.md.ParentFile(), nil, newerHint, "the (fold.v1.file) option has unknown field %d", n)
+	if path := unknownField(c.file.ProtoReflect()); path != nil {
+		c.addAt(c.md.ParentFile(), path, newerHint, "the (fold.v1.file) option has unknown field %d", path[len(path)-1])
 	}
 	c.checkMessage()
 	c.names()

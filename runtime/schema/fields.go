@@ -129,6 +129,9 @@ func fieldHint(md protoreflect.MessageDescriptor, name string) string {
 	if inner != "" {
 		return inner
 	}
+	if o := md.Oneofs().ByName(protoreflect.Name(name)); o != nil && !o.IsSynthetic() {
+		return fmt.Sprintf("it is a oneof; name a member, such as %q", o.Fields().Get(0).Name())
+	}
 	if hint := didYouMean(name, names); hint != "" || len(all) == 0 {
 		return hint
 	}
@@ -280,8 +283,8 @@ func (c *compiler) fieldEncoding(fd protoreflect.FieldDescriptor) (foldv1.Encodi
 		c.addOnce(fd, nil, numberHint, "cannot read the (fold.v1.field) option of %q: %v", fd.Name(), err)
 		return 0, false
 	}
-	if n := unknownField(option.ProtoReflect()); n > 0 {
-		c.addOnce(fd, nil, newerHint, "the (fold.v1.field) option of %q has unknown field %d", fd.Name(), n)
+	if path := unknownField(option.ProtoReflect()); path != nil {
+		c.addOnce(fd, path, newerHint, "the (fold.v1.field) option of %q has unknown field %d", fd.Name(), path[len(path)-1])
 		return 0, false
 	}
 	return option.GetEnc(), true

@@ -78,26 +78,30 @@ func hasField(wire []byte, want protowire.Number) bool {
 	return false
 }
 
-// unknownField is the number of some field in m that this build of options.proto does not know, or 0.
-func unknownField(m protoreflect.Message) protowire.Number {
+// unknownField is the path to some field in m that this build of options.proto does not know; its last element is the
+// field's number. It is nil when there is none.
+func unknownField(m protoreflect.Message) []int32 {
 	if raw := m.GetUnknown(); len(raw) > 0 {
 		number, _, _ := protowire.ConsumeField(raw)
-		return max(number, 1)
+		return []int32{max(int32(number), 1)}
 	}
-	var found protowire.Number
-	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		switch {
-		case fd.Message() == nil:
-		case fd.IsList():
-			for i := range v.List().Len() {
-				if found == 0 {
-					found = unknownField(v.List().Get(i).Message())
-				}
-			}
-		default:
-			found = unknownField(v.Message())
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		fd := fields.Get(i)
+		if fd.Message() == nil || !m.Has(fd) {
+			continue
 		}
-		return found == 0
-	})
-	return found
+		if !fd.IsList() {
+			if path := unknownField(m.Get(fd).Message()); path != nil {
+				return append([]int32{int32(fd.Number())}, path...)
+			}
+			continue
+		}
+		for j := range m.Get(fd).List().Len() {
+			if path := unknownField(m.Get(fd).List().Get(j).Message()); path != nil {
+				return append([]int32{int32(fd.Number()), int32(j)}, path...)
+			}
+		}
+	}
+	return nil
 }

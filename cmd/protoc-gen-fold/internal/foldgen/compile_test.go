@@ -94,8 +94,7 @@ func compile(files sources) (*pluginpb.CodeGeneratorRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	req = new(pluginpb.CodeGeneratorRequest)
-	return req, proto.Unmarshal(wire, req)
+	return foldgen.ReadRequest(wire)
 }
 
 func toProto(fd protoreflect.FileDescriptor) *descriptorpb.FileDescriptorProto {

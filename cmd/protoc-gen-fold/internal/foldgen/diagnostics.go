@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -62,25 +63,29 @@ func position(p schema.Problem) (line, column int) {
 		}
 		line, column = loc.StartLine+1, loc.StartColumn+1
 		if len(path) == len(p.Path) {
-			column += literalStart(p, loc) + p.Offset
+			column += literalOffset(p, loc)
 		}
 		return line, column
 	}
 	return 1, 1
 }
 
-// literalStart is how far the text of the problem's literal is behind the start of its option's span. Spans end with
-// the literal inside an aggregate, {key: "..."}, and with a semicolon in a statement of its own. A literal that is split
-// or holds escapes can't be told apart, so it is looked for only where a plain one fits.
-func literalStart(p schema.Problem, loc protoreflect.SourceLocation) int {
-	if p.Literal == "" || loc.StartLine != loc.EndLine {
+// literalOffset is how far the problem is behind the start of its option's span, when it is inside a literal. Spans end
+// with the literal inside an aggregate, {key: "..."}, and with a semicolon in a statement of its own. A literal that is
+// split or holds escapes can't be told apart, so it is looked for only where a plain one fits; else the option's start
+// is all that is known.
+func literalOffset(p schema.Problem, loc protoreflect.SourceLocation) int {
+	if p.Literal == "" || loc.StartLine != loc.EndLine || strconv.Quote(p.Literal) != `"`+p.Literal+`"` {
 		return 0
 	}
 	start := loc.EndColumn - loc.StartColumn - len(p.Literal) - len(`"`)
 	if !inAggregate(p, loc) {
 		start -= len(";")
 	}
-	return max(start, 0)
+	if start < 0 {
+		return 0
+	}
+	return start + p.Offset
 }
 
 // inAggregate reports whether the problem's option, at loc, stands inside an aggregate, which has a place of its own.

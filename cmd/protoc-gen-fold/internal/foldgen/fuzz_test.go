@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/pluginpb"
 
+	"github.com/typedfold/fold/cmd/protoc-gen-fold/internal/foldgen"
 	foldv1 "github.com/typedfold/fold/gen/go/fold/v1"
 )
 
@@ -94,16 +95,16 @@ func setRaw(options proto.Message, number protowire.Number, wire []byte) {
 	options.ProtoReflect().SetUnknown(protowire.AppendBytes(raw, wire))
 }
 
-// throughWire is the request as a plugin reads it. Bytes that are no request keep their unknown form.
+// throughWire is the request as a plugin reads it.
 func throughWire(t *testing.T, req *pluginpb.CodeGeneratorRequest) *pluginpb.CodeGeneratorRequest {
 	t.Helper()
 	wire, err := proto.Marshal(req)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := new(pluginpb.CodeGeneratorRequest)
-	if err := proto.Unmarshal(wire, out); err != nil {
-		return req
+	out, err := foldgen.ReadRequest(wire)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return out
 }

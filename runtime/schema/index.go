@@ -36,6 +36,9 @@ type IndexField struct {
 	Presence bool
 }
 
+// GoName is what a parameter for the field is named after: NodeID for node_id, SpecHost for spec.host.
+func (f *IndexField) GoName() string { return fieldGoName(f.Name) }
+
 // Field is the descriptor of the field itself.
 func (f *IndexField) Field() protoreflect.FieldDescriptor { return f.Path[len(f.Path)-1] }
 

@@ -1,0 +1,257 @@
+package jslog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/typedfold/fold/internal/nova"
+	"github.com/typedfold/fold/internal/nova/frame"
+)
+
+// Keys of a stream's metadata in JetStream.
+const (
+	metaControls = "nova.controls"
+	metaMaxAge   = "nova.max_age"
+	metaMaxBytes = "nova.max_bytes"
+	metaMaxCount = "nova.max_records"
+)
+
+// maxControls is bounded by the largest atomic batch of the server.
+const maxControls = 1000
+
+// Retention is what a stream's leader removes from its beginning. Zero values remove nothing. It is not JetStream's own,
+// which could remove a control message, or the frame that says which number comes next.
+type Retention struct {
+	MaxAge     time.Duration
+	MaxBytes   uint64 // of frames
+	MaxRecords uint64
+}
+
+// Config makes a stream.
+type Config struct {
+	Replicas int  // default 1
+	Memory   bool // else files
+	// Window is how many messages a leader may have in flight; default 32.
+	Window    int
+	Retention Retention
+}
+
+// DefaultWindow is how many messages a leader has in flight.
+const DefaultWindow = 32
+
+func (c Config) controls() int {
+	if c.Replicas <= 1 {
+		return 1 // one server checks and stores in one step
+	}
+	return 2 * c.window()
+}
+
+func (c Config) window() int {
+	if c.Window > 0 {
+		return c.Window
+	}
+	return DefaultWindow
+}
+
+// Validate reports the first setting that makes no stream.
+func (c Config) Validate() error {
+	switch r := c.Retention; {
+	case c.Replicas < 0 || c.Replicas > 5:
+		return fmt.Errorf("%w: %d replicas; 1 to 5 are possible", nova.ErrInvalid, c.Replicas)
+	case c.Window < 0 || c.controls() > maxControls:
+		return fmt.Errorf("%w: a window of %d messages; at most %d are possible", nova.ErrInvalid, c.Window, maxControls/2)
+	case r.MaxAge < 0:
+		return fmt.Errorf("%w: a negative age of %v", nova.ErrInvalid, r.MaxAge)
+	}
+	return nil
+}
+
+// Create makes a stream and its first frame, which says that the next number is 0.
+func Create(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, a nova.Addr, c Config) (*Log, error) {
+	if err := errors.Join(a.Validate(), c.Validate()); err != nil {
+		return nil, fmt.Errorf("create %s: %w", a, err)
+	}
+	storage := jetstream.FileStorage
+	if c.Memory {
+		storage = jetstream.MemoryStorage
+	}
+	subject := subjectOf(a)
+	s, err := js.CreateStream(ctx, jetstream.StreamConfig{
+		Name:               StreamName(a),
+		Description:        "Nova stream " + a.String() + "; only its servers may publish",
+		Subjects:           []string{subject + ".r", subject + ".c.*"},
+		Retention:          jetstream.LimitsPolicy,
+		Storage:            storage,
+		Replicas:           max(c.Replicas, 1),
+		MaxMsgs:            -1,
+		MaxBytes:           -1,
+		MaxMsgsPerSubject:  -1,
+		MaxMsgSize:         -1,
+		DenyDelete:         true,
+		AllowRollup:        true,
+		AllowMsgTTL:        true,
+		AllowAtomicPublish: true,
+		Metadata:           c.metadata(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create %s: %w", a, translate(err))
+	}
+	l, err := newLog(nc, js, s, a)
+	if err != nil {
+		return nil, err
+	}
+	return l, l.first(ctx)
+}
+
+func (c Config) metadata() map[string]string {
+	m := map[string]string{metaControls: strconv.Itoa(c.controls())}
+	if c.Retention.MaxAge > 0 {
+		m[metaMaxAge] = c.Retention.MaxAge.String()
+	}
+	if c.Retention.MaxBytes > 0 {
+		m[metaMaxBytes] = strconv.FormatUint(c.Retention.MaxBytes, 10)
+	}
+	if c.Retention.MaxRecords > 0 {
+		m[metaMaxCount] = strconv.FormatUint(c.Retention.MaxRecords, 10)
+	}
+	return m
+}
+
+// Retention is what the stream's metadata say.
+func (l *Log) Retention() (Retention, error) {
+	return retentionOf(l.stream.CachedInfo().Config.Metadata)
+}
+
+func retentionOf(m map[string]string) (r Retention, err error) {
+	number := func(key string) (n uint64) {
+		if text := m[key]; text != "" && err == nil {
+			if n, err = strconv.ParseUint(text, 10, 64); err != nil {
+				err = fmt.Errorf("%w: metadata %s=%q", ErrDamaged, key, text)
+			}
+		}
+		return n
+	}
+	r.MaxBytes, r.MaxRecords = number(metaMaxBytes), number(metaMaxCount)
+	if text := m[metaMaxAge]; text != "" && err == nil {
+		if r.MaxAge, err = time.ParseDuration(text); err != nil {
+			err = fmt.Errorf("%w: metadata %s=%q", ErrDamaged, metaMaxAge, text)
+		}
+	}
+	return r, err
+}
+
+// first writes the frame that a new log begins with. Only an empty log takes it, whose sequence has never moved: one that
+// lost its frames can't begin again at number 0.
+func (l *Log) first(ctx context.Context) error {
+	m := &nats.Msg{Subject: l.record, Data: frame.Append(nil, &frame.Frame{}), Header: nats.Header{
+		hdrStream: {l.name}, hdrLast: {"0"},
+	}}
+	reply, err := l.nc.RequestMsgWithContext(ctx, m)
+	if err == nil {
+		_, err = parseAck(reply)
+	}
+	if err != nil && !errors.Is(err, ErrRefused) {
+		return fmt.Errorf("first frame of %s: %w", l.addr, err)
+	}
+	return nil
+}
+
+// Repair writes the first frame of a log that has none, if that log is still empty, and is ErrDamaged else: a stream
+// whose creation was cut off after JetStream had made it.
+func (l *Log) Repair(ctx context.Context) error {
+	if err := l.first(ctx); err != nil {
+		return err
+	}
+	last, err := l.Last(ctx)
+	if err == nil && last.Seq == 0 {
+		err = fmt.Errorf("%w: %s has messages, but no frame that says which number comes next", ErrDamaged, l.addr)
+	}
+	return err
+}
+
+// Delete removes the stream and all its records.
+func Delete(ctx context.Context, js jetstream.JetStream, a nova.Addr) error {
+	if err := js.DeleteStream(ctx, StreamName(a)); err != nil {
+		return fmt.Errorf("delete %s: %w", a, translate(err))
+	}
+	return nil
+}
+
+// Description is what JetStream knows of a stream.
+type Description struct {
+	Addr      nova.Addr
+	Created   time.Time
+	Replicas  int
+	Memory    bool
+	Retention Retention
+	Bytes     uint64
+	Frames    uint64
+}
+
+// List are the streams of a namespace, or of all for "".
+func List(ctx context.Context, js jetstream.JetStream, namespace string) ([]Description, error) {
+	subject := subjectPrefix + ">"
+	if namespace != "" {
+		subject = subjectPrefix + namespace + ".>"
+	}
+	lister := js.ListStreams(ctx, jetstream.WithStreamListSubject(subject))
+	var all []Description
+	for info := range lister.Info() {
+		d, ok, err := describe(info)
+		if err != nil {
+			return nil, err
+		}
+		if ok && (namespace == "" || d.Addr.Namespace == namespace) {
+			all = append(all, d)
+		}
+	}
+	if err := lister.Err(); err != nil {
+		return nil, fmt.Errorf("list streams: %w", err)
+	}
+	return all, nil
+}
+
+// Describe asks JetStream about the stream.
+func (l *Log) Describe(ctx context.Context) (Description, error) {
+	info, err := l.stream.Info(ctx)
+	if err != nil {
+		return Description{}, fmt.Errorf("describe %s: %w", l.addr, translate(err))
+	}
+	d, _, err := describe(info)
+	return d, err
+}
+
+func describe(info *jetstream.StreamInfo) (Description, bool, error) {
+	rest, ok := strings.CutPrefix(info.Config.Name, streamPrefix)
+	namespace, stream, cut := strings.Cut(rest, "=")
+	if !ok || !cut {
+		return Description{}, false, nil
+	}
+	r, err := retentionOf(info.Config.Metadata)
+	return Description{
+		Addr: nova.Addr{Namespace: namespace, Stream: stream}, Created: info.Created, Replicas: info.Config.Replicas,
+		Memory: info.Config.Storage == jetstream.MemoryStorage, Retention: r, Bytes: info.State.Bytes, Frames: info.State.Msgs,
+	}, true, err
+}
+
+// PurgeBefore removes the frames before a sequence of the log, and never the last one.
+func (l *Log) PurgeBefore(ctx context.Context, seq uint64) error {
+	last, err := l.Last(ctx)
+	if err != nil {
+		return err
+	}
+	if seq = min(seq, last.Seq); seq <= 1 {
+		return nil
+	}
+	if err := l.stream.Purge(ctx, jetstream.WithPurgeSubject(l.record), jetstream.WithPurgeSequence(seq)); err != nil {
+		return fmt.Errorf("purge %s before log sequence %d: %w", l.addr, seq, translate(err))
+	}
+	return nil
+}

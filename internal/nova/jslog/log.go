@@ -1,0 +1,229 @@
+// Package jslog keeps one Nova stream in one JetStream stream. Frames lie on one subject, and the leader's epoch on K
+// control subjects, whose newest messages every frame checks in turn: a leader that another one has replaced can store
+// nothing any more. Only the servers' own credentials may publish to these subjects.
+package jslog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/typedfold/fold/internal/nova"
+)
+
+var (
+	// ErrNotFound: there is no such stream.
+	ErrNotFound = errors.New("stream not found")
+	// ErrExists: a stream of that name is there already.
+	ErrExists = errors.New("stream exists already")
+	// ErrDamaged: the stream's messages are not what its servers leave; its numbers can't be continued.
+	ErrDamaged = errors.New("stream damaged")
+	// ErrRefused: the log refused a message because of what it expected; nothing of it is stored.
+	ErrRefused = errors.New("refused by the log")
+)
+
+// StreamName is the JetStream stream of an address. '=' is in no name, so two addresses never share one.
+func StreamName(a nova.Addr) string { return streamPrefix + a.Namespace + "=" + a.Stream }
+
+const (
+	streamPrefix  = "NOVA="
+	subjectPrefix = "nova."
+)
+
+func subjectOf(a nova.Addr) string { return subjectPrefix + a.Namespace + "." + a.Stream }
+
+// Epoch is one leader's time: from its takeover to the next.
+type Epoch struct {
+	// Number is the sequence of the last message of the takeover; epochs of a stream go up.
+	Number uint64
+	// Control are the sequences of the newest message of each control subject.
+	Control []uint64
+	// Node is who leads.
+	Node string
+}
+
+// Log is one stream's log. It is safe for concurrent use.
+type Log struct {
+	nc     *nats.Conn
+	js     jetstream.JetStream
+	stream jetstream.Stream
+	addr   nova.Addr
+	name   string
+	record string // subject of frames
+	k      int
+	// MaxMessage is the largest payload of a frame, in bytes.
+	maxMessage int
+}
+
+// headerRoom is what the server counts of a frame beside its payload.
+const headerRoom = 1024
+
+func newLog(nc *nats.Conn, js jetstream.JetStream, s jetstream.Stream, a nova.Addr) (*Log, error) {
+	k, err := strconv.Atoi(s.CachedInfo().Config.Metadata[metaControls])
+	if err != nil || k < 1 || k > maxControls {
+		return nil, fmt.Errorf("%w: JetStream stream %s has metadata %s=%q", ErrDamaged, StreamName(a), metaControls, s.CachedInfo().Config.Metadata[metaControls])
+	}
+	limit := int(nc.MaxPayload())
+	if own := int(s.CachedInfo().Config.MaxMsgSize); own > 0 {
+		limit = min(limit, own)
+	}
+	return &Log{nc: nc, js: js, stream: s, addr: a, name: StreamName(a), record: subjectOf(a) + ".r", k: k, maxMessage: limit - headerRoom}, nil
+}
+
+// Open opens the log of a stream that is there.
+func Open(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, a nova.Addr) (*Log, error) {
+	s, err := js.Stream(ctx, StreamName(a))
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", a, translate(err))
+	}
+	return newLog(nc, js, s, a)
+}
+
+// Addr is the stream's address.
+func (l *Log) Addr() nova.Addr { return l.addr }
+
+// Controls is K, the number of control subjects: at least twice as many messages as may be in flight.
+func (l *Log) Controls() int { return l.k }
+
+// MaxMessage is the largest payload that Send takes, in bytes.
+func (l *Log) MaxMessage() int { return l.maxMessage }
+
+func (l *Log) control(i int) string { return subjectOf(l.addr) + ".c." + strconv.Itoa(i) }
+
+// leaderRecord is the body of a control message.
+type leaderRecord struct {
+	Node string `json:"node"`
+}
+
+const (
+	hdrStream     = "Nats-Expected-Stream"
+	hdrLast       = "Nats-Expected-Last-Sequence"
+	hdrSubject    = "Nats-Expected-Last-Subject-Sequence"
+	hdrSubjectOf  = "Nats-Expected-Last-Subject-Sequence-Subject"
+	hdrTTL        = "Nats-TTL"
+	hdrRollup     = "Nats-Rollup"
+	hdrBatch      = "Nats-Batch-Id"
+	hdrBatchSeq   = "Nats-Batch-Sequence"
+	hdrCommit     = "Nats-Batch-Commit"
+	never         = "never"
+	rollupSubject = "sub"
+)
+
+// TakeOver makes node the leader: an unconditional write of all control subjects, all or none. Whoever led before can
+// store nothing from then on. It asks nothing first: a takeover that had to win a race could be starved by a busy leader.
+func (l *Log) TakeOver(ctx context.Context, node string) (Epoch, error) {
+	body, err := json.Marshal(leaderRecord{Node: node})
+	if err != nil {
+		return Epoch{}, err
+	}
+	id := nuid.Next()
+	for i := range l.k - 1 {
+		m := l.controlMessage(i, body)
+		m.Header[hdrBatch] = []string{id}
+		m.Header[hdrBatchSeq] = []string{strconv.Itoa(i + 1)}
+		if err := l.nc.PublishMsg(m); err != nil {
+			return Epoch{}, fmt.Errorf("take %s over: %w", l.addr, err)
+		}
+	}
+	m := l.controlMessage(l.k-1, body)
+	if l.k > 1 {
+		m.Header[hdrBatch] = []string{id}
+		m.Header[hdrBatchSeq] = []string{strconv.Itoa(l.k)}
+		m.Header[hdrCommit] = []string{"1"}
+	}
+	reply, err := l.nc.RequestMsgWithContext(ctx, m)
+	if err != nil {
+		return Epoch{}, fmt.Errorf("take %s over: %w", l.addr, err)
+	}
+	last, err := parseAck(reply)
+	if err != nil {
+		return Epoch{}, fmt.Errorf("take %s over: %w", l.addr, err)
+	}
+	e := Epoch{Number: last, Node: node, Control: make([]uint64, l.k)}
+	for i := range e.Control {
+		e.Control[i] = last - uint64(l.k-1-i)
+	}
+	return e, nil
+}
+
+func (l *Log) controlMessage(i int, body []byte) *nats.Msg {
+	return &nats.Msg{Subject: l.control(i), Data: body, Header: nats.Header{
+		hdrStream: {l.name}, hdrTTL: {never}, hdrRollup: {rollupSubject},
+	}}
+}
+
+// Leader is who took the log over last. Node is "" when a leader handed it back, or when there never was one. Number is the
+// sequence of a control message that the leader wrote, not necessarily its epoch's; Control is not filled. It is a read, so
+// it proves nothing: a partitioned server can answer it for seconds after it was replaced.
+func (l *Log) Leader(ctx context.Context) (Epoch, error) {
+	m, err := l.stream.GetLastMsgForSubject(ctx, l.control(l.k-1))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return Epoch{}, nil
+	}
+	if err != nil {
+		return Epoch{}, fmt.Errorf("leader of %s: %w", l.addr, translate(err))
+	}
+	var r leaderRecord
+	if err := json.Unmarshal(m.Data, &r); err != nil {
+		return Epoch{}, fmt.Errorf("leader of %s: %w: %w", l.addr, ErrDamaged, err)
+	}
+	return Epoch{Number: m.Sequence, Node: r.Node}, nil
+}
+
+// Stored is one frame as it lies in the log.
+type Stored struct {
+	Seq     uint64 // of the log
+	Payload []byte
+	Time    time.Time
+}
+
+// Last is the newest frame; its Seq is 0 when there is none.
+func (l *Log) Last(ctx context.Context) (Stored, error) {
+	m, err := l.stream.GetLastMsgForSubject(ctx, l.record)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return Stored{}, nil
+	}
+	if err != nil {
+		return Stored{}, fmt.Errorf("last frame of %s: %w", l.addr, translate(err))
+	}
+	return Stored{Seq: m.Sequence, Payload: m.Data, Time: m.Time}, nil
+}
+
+// From is the first frame at or after a sequence of the log; its Seq is 0 when there is none.
+func (l *Log) From(ctx context.Context, seq uint64) (Stored, error) {
+	m, err := l.stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(l.record))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return Stored{}, nil
+	}
+	if err != nil {
+		return Stored{}, fmt.Errorf("frame of %s at log sequence %d: %w", l.addr, seq, translate(err))
+	}
+	return Stored{Seq: m.Sequence, Payload: m.Data, Time: m.Time}, nil
+}
+
+// LastSeq is the log's last sequence, of whatever message.
+func (l *Log) LastSeq(ctx context.Context) (uint64, error) {
+	info, err := l.stream.Info(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("state of %s: %w", l.addr, translate(err))
+	}
+	return info.State.LastSeq, nil
+}
+
+// translate gives JetStream's errors the names of this package.
+func translate(err error) error {
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return fmt.Errorf("%w: %w", ErrNotFound, err)
+	case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse):
+		return fmt.Errorf("%w: %w", ErrExists, err)
+	}
+	return err
+}

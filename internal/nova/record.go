@@ -1,0 +1,54 @@
+package nova
+
+import (
+	"fmt"
+)
+
+// Header is one name and value of a record. Names may repeat.
+type Header struct {
+	Name  string
+	Value []byte
+}
+
+// Record is what a stream holds under one number.
+type Record struct {
+	Body    []byte
+	Headers []Header
+	// Timestamp is in milliseconds of Unix time, never less than that of the record before. The leader sets it.
+	Timestamp int64
+}
+
+// Bytes is what the record counts for in limits: 8, two for each header, and the lengths of all its parts.
+func (r *Record) Bytes() int {
+	n := 8 + len(r.Body)
+	for i := range r.Headers {
+		n += 2 + len(r.Headers[i].Name) + len(r.Headers[i].Value)
+	}
+	return n
+}
+
+// BatchBytes is what the records of a batch count for together.
+func BatchBytes(records []Record) int {
+	n := 0
+	for i := range records {
+		n += records[i].Bytes()
+	}
+	return n
+}
+
+// CheckBatch checks the size of a batch: 1 to 1,000 records, of at most maxBytes together.
+func CheckBatch(records []Record, maxBytes int) error {
+	if len(records) == 0 || len(records) > MaxBatchRecords {
+		return fmt.Errorf("%w: a batch has 1 to %d records, not %d", ErrInvalid, MaxBatchRecords, len(records))
+	}
+	if n := BatchBytes(records); n > maxBytes {
+		return fmt.Errorf("%w: the batch counts for %d bytes, at most %d are allowed", ErrInvalid, n, maxBytes)
+	}
+	return nil
+}
+
+// Position is a place in a stream: the number that a record has or gets, and a time in milliseconds of Unix time.
+type Position struct {
+	SeqNum    uint64
+	Timestamp int64
+}

@@ -1,0 +1,308 @@
+// Package sequencer leads one stream: it admits batches at one cursor, chains frames into the log with several in flight,
+// and answers nobody before the log has.
+package sequencer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore" // bytes in flight, with a context
+
+	"github.com/typedfold/fold/internal/nova"
+	"github.com/typedfold/fold/internal/nova/frame"
+	"github.com/typedfold/fold/internal/nova/jslog"
+	"github.com/typedfold/fold/runtime/protocol"
+)
+
+// Log is what a leader needs of its stream's log; OfJetStream makes one.
+type Log interface {
+	TakeOver(ctx context.Context, node string) (jslog.Epoch, error)
+	Leader(ctx context.Context) (jslog.Epoch, error)
+	Last(ctx context.Context) (jslog.Stored, error)
+	From(ctx context.Context, seq uint64) (jslog.Stored, error)
+	Repair(ctx context.Context) error
+	Chain(node string, replies func(jslog.Reply)) (Chain, error)
+	Controls() int
+	MaxMessage() int
+}
+
+// Chain sends messages; see jslog.Sender.
+type Chain interface {
+	Send(id uint64, m jslog.Message) error
+	Close() error
+}
+
+// OfJetStream is the log in JetStream.
+func OfJetStream(l *jslog.Log) Log { return jetStream{l} }
+
+type jetStream struct{ *jslog.Log }
+
+func (l jetStream) Chain(node string, replies func(jslog.Reply)) (Chain, error) {
+	return l.Sender(node, replies)
+}
+
+// Options shape a leader. Zero values are the defaults.
+type Options struct {
+	// Node names this leader's process in the log; it must be another one after each start.
+	Node string
+	// Window is how many frames may be in flight; default 32, at most half the log's control subjects on replicas.
+	Window int
+	// AckTimeout is how long the log may take for one frame; default 5 s.
+	AckTimeout time.Duration
+	// RecoverTimeout bounds the time to find out what became of frames after trouble; default 20 s.
+	RecoverTimeout time.Duration
+	// MaxBytes bounds the records that are held: queued, or in flight; default 64 MiB.
+	MaxBytes int
+	// Now is the clock of timestamps; default time.Now.
+	Now func() time.Time
+	// Fenced is called when a fence is in the log, before it is answered; may be nil. It must not block.
+	Fenced func(token string, fence uint64)
+}
+
+// DefaultMaxBytes bounds the records that one leader holds.
+const DefaultMaxBytes = 64 << 20
+
+func (o Options) withDefaults(controls int) Options {
+	o.Window = cmp.Or(o.Window, jslog.DefaultWindow)
+	if controls > 1 {
+		o.Window = min(o.Window, controls/2)
+	}
+	o.AckTimeout = cmp.Or(o.AckTimeout, 5*time.Second)
+	o.RecoverTimeout = cmp.Or(o.RecoverTimeout, 20*time.Second)
+	o.MaxBytes = cmp.Or(o.MaxBytes, DefaultMaxBytes)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
+// Append is one batch to be admitted.
+type Append struct {
+	protocol.Append
+	// Records are the leader's from then on: it sets their timestamps.
+	Records []nova.Record
+}
+
+// Result is what came of a batch: Start and End, which is one past its last record, or Err: *FencedError, *MissedError,
+// *UnavailableError.
+type Result struct {
+	Start, End nova.Position
+	// Tail is the committed tail.
+	Tail nova.Position
+	Err  error
+}
+
+// Standing is a stream's state that this leader has proved to be current after it was asked.
+type Standing struct {
+	Tail  nova.Position
+	Token string
+	Fence uint64
+}
+
+// Leader leads one stream until it is stopped, or another node takes over. It is safe for concurrent use.
+type Leader struct {
+	log   Log
+	o     Options
+	chain Chain
+	bytes *semaphore.Weighted
+	wake  chan struct{}
+	ended chan struct{}
+	limit int // of a frame's payload
+
+	mu      sync.Mutex
+	queue   []item
+	replies []jslog.Reply
+	closed  bool
+	err     error
+
+	// The rest is the loop's own.
+	epoch     jslog.Epoch
+	slot      int
+	last      uint64 // the sequence that the log's last message has after all that was sent
+	nextID    uint64
+	events    uint64      // counts what happens, so that a proof can be told from an earlier write
+	cursor    frame.State // behind everything that was admitted
+	committed frame.State
+	pending   []*link // sent, in order
+	unsent    []*link
+	troubled  error // why nothing may be sent
+	stopping  bool
+	handed    bool
+	buf       []byte
+}
+
+// item is one request in the queue; exactly one of the funcs is set.
+type item struct {
+	append   *Append
+	appended func(Result)
+	fence    *string
+	stands   func(Standing, error)
+	stop     bool
+	size     int64
+}
+
+// Start takes the stream over and proves it. ctx bounds only the start.
+func Start(ctx context.Context, log Log, o Options) (*Leader, error) {
+	if o.Node == "" {
+		return nil, errors.New("a leader needs a node name")
+	}
+	l := &Leader{log: log, o: o.withDefaults(log.Controls()), wake: make(chan struct{}, 1), ended: make(chan struct{}), nextID: 1}
+	l.bytes = semaphore.NewWeighted(int64(l.o.MaxBytes))
+	l.limit = min(log.MaxMessage(), nova.MaxBatchBytes+nova.MaxBatchBytes/8)
+	var err error
+	if l.chain, err = log.Chain(l.o.Node, l.replied); err != nil {
+		return nil, err
+	}
+	state, err := l.begin(ctx)
+	if err != nil {
+		return nil, errors.Join(err, l.chain.Close())
+	}
+	l.cursor, l.committed = state, state
+	go l.run()
+	return l, nil
+}
+
+// begin leads a log, which gets its first frame if its creation was cut off before.
+func (l *Leader) begin(ctx context.Context) (frame.State, error) {
+	last, err := l.log.Last(ctx)
+	if err == nil && last.Seq == 0 {
+		err = l.log.Repair(ctx)
+	}
+	if err != nil {
+		return frame.State{}, err
+	}
+	return l.lead(ctx)
+}
+
+// Done is closed when the leader has ended; Err says why.
+func (l *Leader) Done() <-chan struct{} { return l.ended }
+
+// Err is why the leader ended; nil while it leads.
+func (l *Leader) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// Node is the name that the log knows this leader by.
+func (l *Leader) Node() string { return l.o.Node }
+
+// Submit hands a batch over. done is called once, on the leader's goroutine, in the order of submissions where those are
+// acknowledged; it must not block. Submit itself waits while too many bytes are held.
+func (l *Leader) Submit(ctx context.Context, a Append, done func(Result)) error {
+	if err := l.check(&a); err != nil {
+		return err
+	}
+	size := min(int64(nova.BatchBytes(a.Records)), int64(l.o.MaxBytes))
+	if err := l.bytes.Acquire(ctx, size); err != nil {
+		return &UnavailableError{Err: fmt.Errorf("wait for room for %d bytes: %w", size, err)}
+	}
+	return l.enqueue(item{append: &a, appended: done, size: size})
+}
+
+func (l *Leader) check(a *Append) error {
+	if err := nova.CheckToken(a.Token); err != nil {
+		return err
+	}
+	if err := nova.CheckBatch(a.Records, nova.MaxBatchBytes); err != nil {
+		return err
+	}
+	if n := frame.Head + frame.BatchSize(&frame.Batch{Token: a.Token, Records: a.Records}); n > l.limit {
+		return fmt.Errorf("%w: the batch makes a message of %d bytes, the log takes %d", nova.ErrInvalid, n, l.limit)
+	}
+	return nil
+}
+
+// Append submits a batch and waits for its result. When ctx ends first, the batch may still come to be.
+func (l *Leader) Append(ctx context.Context, a Append) (Result, error) {
+	got := make(chan Result, 1)
+	if err := l.Submit(ctx, a, func(r Result) { got <- r }); err != nil {
+		return Result{}, err
+	}
+	select {
+	case r := <-got:
+		return r, r.Err
+	case <-ctx.Done():
+		return Result{}, &UnavailableError{Err: ctx.Err(), Indefinite: true}
+	}
+}
+
+// Fence installs, rotates or clears the token, and answers the tail when that is in the log: every record below it was
+// admitted under the token before. An equal token changes nothing.
+func (l *Leader) Fence(ctx context.Context, token string) (nova.Position, error) {
+	if err := nova.CheckToken(token); err != nil {
+		return nova.Position{}, err
+	}
+	s, err := l.ask(ctx, item{fence: &token})
+	return s.Tail, err
+}
+
+// Stands is the stream's state at some moment after the call.
+func (l *Leader) Stands(ctx context.Context) (Standing, error) { return l.ask(ctx, item{}) }
+
+func (l *Leader) ask(ctx context.Context, it item) (Standing, error) {
+	type answer struct {
+		s   Standing
+		err error
+	}
+	got := make(chan answer, 1)
+	it.stands = func(s Standing, err error) { got <- answer{s, err} }
+	if err := l.enqueue(it); err != nil {
+		return Standing{}, err
+	}
+	select {
+	case a := <-got:
+		return a.s, a.err
+	case <-ctx.Done():
+		return Standing{}, &UnavailableError{Err: ctx.Err(), Indefinite: it.fence != nil}
+	}
+}
+
+// Stop refuses what comes from now on, commits what was admitted, hands the stream back, and ends the leader.
+func (l *Leader) Stop(ctx context.Context) error {
+	if err := l.enqueue(item{stop: true}); err != nil {
+		return nil // it has ended
+	}
+	select {
+	case <-l.ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stop leader: %w", ctx.Err())
+	}
+}
+
+func (l *Leader) enqueue(it item) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		l.release(it.size)
+		return &UnavailableError{Err: l.err}
+	}
+	l.queue = append(l.queue, it)
+	l.signal()
+	return nil
+}
+
+func (l *Leader) release(size int64) {
+	if size > 0 {
+		l.bytes.Release(size)
+	}
+}
+
+func (l *Leader) replied(r jslog.Reply) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.replies = append(l.replies, r)
+	l.signal()
+}
+
+func (l *Leader) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}

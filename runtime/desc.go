@@ -49,8 +49,11 @@ type compiled struct {
 	// checker is nil where values have to be decoded to know.
 	checker *wire.Checker
 	// slots are where the checker puts the fields of each variable; nil for one that is in the key only.
-	slots []keySlots
-	name  string
+	slots  []keySlots
+	name   string
+	codecs codecs
+	// validator judges decoded values. It is nil in what a Desc compiles: who judges with one has a copy.
+	validator Validator
 	// hexText: some key token holds a string's bytes as digits, so that it can be read and yet be no text.
 	hexText bool
 }
@@ -74,9 +77,12 @@ func compileTable(md protoreflect.MessageDescriptor) (*compiled, error) {
 		}
 		return nil, fmt.Errorf("schema of %s: %w", md.FullName(), errors.Join(errs...))
 	}
-	c := &compiled{table: t, name: t.GoName}
+	c := &compiled{table: t, name: t.GoName, codecs: compileCodecs(t, md)}
 	for i := range t.Vars {
 		c.hexText = c.hexText || t.Vars[i].Kind == keyenc.KindString && t.Vars[i].Enc == keyenc.EncHex
+	}
+	if !c.codecs.reads(foldv1.Codec_CODEC_PROTO) {
+		return c, nil
 	}
 	var paths keyPaths
 	if t.Bind != foldv1.Bind_BIND_FILL {
@@ -109,7 +115,7 @@ func (c *compiled) fills() bool { return c.table.Bind == foldv1.Bind_BIND_FILL &
 // decodeInto decodes a value and its Content-Type, as they were delivered or stored, into dst, which is reset first, and
 // fills it where the table says so.
 func (d *Desc[K, V]) decodeInto(c *compiled, value []byte, contentType string, k K, dst V) error {
-	if err := proto.Unmarshal(value, dst); err != nil {
+	if err := c.codecs.decode(value, contentType, dst); err != nil {
 		return err
 	}
 	if c.fills() {
@@ -118,8 +124,8 @@ func (d *Desc[K, V]) decodeInto(c *compiled, value []byte, contentType string, k
 	return nil
 }
 
-// parse is the whole judgement of one put: the key, the value, and that they agree. The wire check accepts only what
-// parse accepts.
+// parse is the whole judgement of one put: the key, the value, that they agree, and what the validator says, if c has
+// one. The wire check accepts only what parse accepts.
 func (d *Desc[K, V]) parse(c *compiled, u *kv.Update) (k K, v V, rej *Rejection) {
 	k, err := d.cfg.ParseKey(u.Key)
 	if err != nil {
@@ -132,27 +138,44 @@ func (d *Desc[K, V]) parse(c *compiled, u *kv.Update) (k K, v V, rej *Rejection)
 	if err := d.decodeInto(c, u.Value, u.ContentType, k, v); err != nil {
 		return k, v, c.reject(u, ValueDecode, err)
 	}
-	if c.fills() {
-		return k, v, nil
+	if !c.fills() {
+		of, err := d.keyOf(v, k)
+		if err != nil {
+			return k, v, c.reject(u, KeyValueMismatch, err)
+		}
+		if of != k {
+			return k, v, c.mismatch(u, of)
+		}
 	}
-	of, err := d.keyOf(v, k)
-	if err != nil {
-		return k, v, c.reject(u, KeyValueMismatch, err)
-	}
-	if of != k {
-		return k, v, c.mismatch(u, of)
-	}
-	return k, v, nil
+	return k, v, c.validate(u, v)
 }
 
 // check is parse without decoding: nil says that parse would accept. Anything that it can't accept on sight goes to
 // parse, whose word is final. scratch is used and handed back.
 func (d *Desc[K, V]) check(c *compiled, u *kv.Update, s *checkScratch) *Rejection {
-	if c.checker != nil && c.tooLarge(u) == nil && c.checkWire(u, s) && d.keyIsCanonical(c, u.Key) {
+	if d.passes(c, u, s) {
 		return nil
 	}
 	_, _, rej := d.parse(c, u)
 	return rej
+}
+
+// passes reports whether the put is one that parse accepts, as far as that can be told without decoding: false says
+// nothing.
+func (d *Desc[K, V]) passes(c *compiled, u *kv.Update, s *checkScratch) bool {
+	return c.validator == nil && c.tooLarge(u) == nil && c.decodesOnSight(u, s) && d.keyIsCanonical(c, u.Key)
+}
+
+// decodesOnSight reports whether the value can be decoded by the codec that its header chooses, and has the key's fields.
+// JSON has to be decoded to know.
+func (c *compiled) decodesOnSight(u *kv.Update, s *checkScratch) bool {
+	switch codec, _ := c.codecs.chosen(u.ContentType); codec {
+	case foldv1.Codec_CODEC_PROTO:
+		return c.checker != nil && c.checkWire(u, s)
+	case foldv1.Codec_CODEC_RAW: // the schema has it hold no field of the key
+		return c.codecs.isRaw(u.Value)
+	}
+	return false
 }
 
 // keyIsCanonical reports whether the key can be read and can fill a value, as far as checkWire has not found out. Bytes
@@ -257,7 +280,8 @@ type Keyer interface {
 	AppendKey([]byte) ([]byte, error)
 }
 
-// ParseEvent is the judgement of one message by a table: its event, or why it is refused. It is pure.
+// ParseEvent is the judgement of one message by a table: its event, or why it is refused. It is pure, and has no
+// validator: a table's validate option is none of its business.
 func ParseEvent[K Key, V proto.Message](d *Desc[K, V], e RawEntry) (Event[K, V], *Rejection) {
 	c, err := d.compile()
 	if err != nil {

@@ -337,7 +337,7 @@ func (t *Table[K, V]) feedEvent(it *feedItem) (Event[K, V], error) {
 	case u.Op == kv.OpDelete && u.Reason == kv.ReasonMaxAge:
 		u.Op = kv.OpAgedOut
 	}
-	ev, rej := t.t.desc.event(t.t.c, &u)
+	ev, rej := ParseEvent(t.t.desc, RawEntry(u)) // the fold's validator has judged it
 	if rej != nil {
 		return ev, rej
 	}

@@ -11,8 +11,9 @@ import (
 type TableOption interface{ applyTable(*tableOptions) }
 
 type tableOptions struct {
-	resident bool
-	hooks    any // Hooks[K, V] of the table
+	resident  bool
+	hooks     any // Hooks[K, V] of the table
+	validator Validator
 }
 
 type tableOption func(*tableOptions)

@@ -21,9 +21,10 @@ const DefaultMutateAttempts = 16
 type WriterOption interface{ applyWriter(*writerOptions) }
 
 type writerOptions struct {
-	bucket   string
-	ttl      time.Duration
-	attempts int
+	bucket    string
+	ttl       time.Duration
+	attempts  int
+	validator Validator
 }
 
 type writerOption func(*writerOptions)
@@ -165,10 +166,14 @@ func (w *Writer[K, V]) Delete(ctx context.Context, k K, opts ...DeleteOption) er
 
 // Mutate reads the row from the bucket's leader, has f make its new value, and writes that if nobody else wrote
 // meanwhile; else it begins again, up to a bound. f gets the current value and true, or a new message with the key's
-// fields unset and false; it may change what it gets and return it. The key of what it returns must be k.
+// fields unset and false; it may change what it gets and return it. The key of what it returns must be k. A validator
+// judges what f returns, and not what it gets, so that a value which it refuses can be mended.
 func (w *Writer[K, V]) Mutate(ctx context.Context, k K, f func(V, bool) (V, error)) (Rev[K], error) {
 	c, err := w.compiled()
 	if err != nil {
+		return Rev[K]{}, err
+	}
+	if _, err := w.validating(); err != nil {
 		return Rev[K]{}, err
 	}
 	key, err := w.key(k)
@@ -251,7 +256,13 @@ func (w *Writer[K, V]) result(k K, key string, version kv.Version, err error) (R
 	return Rev[K]{key: k, seq: version.Rank()}, nil
 }
 
-func (w *Writer[K, V]) putOptions() kv.PutOptions { return kv.PutOptions{TTL: w.o.ttl} }
+func (w *Writer[K, V]) putOptions() kv.PutOptions {
+	o := kv.PutOptions{TTL: w.o.ttl}
+	if c, err := w.desc.compile(); err == nil {
+		o.ContentType = c.codecs.contentType
+	}
+	return o
+}
 
 func (w *Writer[K, V]) name() string { return string(w.desc.message().Descriptor().Name()) }
 
@@ -283,9 +294,18 @@ func (w *Writer[K, V]) keyOfValue(v V) (k K, err error) {
 	return w.desc.cfg.KeyOf(v)
 }
 
+// validating is compiled for writes of values, which the table's validator judges.
+func (w *Writer[K, V]) validating() (*compiled, error) {
+	c, err := w.compiled()
+	if err != nil {
+		return nil, err
+	}
+	return c.validating(w.o.validator, hintWriterValidator)
+}
+
 // encode is the value's key and its bytes, as a table accepts them. Everything wrong with them is a *Rejection.
 func (w *Writer[K, V]) encode(v V, keyOf func(V) (K, error)) (k K, key string, value []byte, err error) {
-	c, err := w.compiled()
+	c, err := w.validating()
 	if err != nil {
 		return k, "", nil, err
 	}
@@ -306,10 +326,14 @@ func (w *Writer[K, V]) encode(v V, keyOf func(V) (K, error)) (k K, key string, v
 		}
 		m = withoutKeyFields(c, v)
 	}
-	if value, err = proto.Marshal(m); err != nil {
+	if value, err = c.codecs.encode(m); err != nil {
 		return k, key, nil, c.refuse(key, ValueDecode, err)
 	}
-	if rej := c.tooLarge(&kv.Update{Key: key, Value: value}); rej != nil {
+	u := kv.Update{Key: key, Value: value}
+	if rej := c.tooLarge(&u); rej != nil {
+		return k, key, nil, rej
+	}
+	if rej := c.validate(&u, v); rej != nil {
 		return k, key, nil, rej
 	}
 	return k, key, value, nil

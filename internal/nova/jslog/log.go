@@ -95,6 +95,9 @@ func (l *Log) Controls() int { return l.k }
 // MaxMessage is the largest payload that Send takes, in bytes.
 func (l *Log) MaxMessage() int { return l.maxMessage }
 
+// requestTimeout bounds each request to the log: while it has no leader, nobody answers, and asking again is right.
+const requestTimeout = 2 * time.Second
+
 func (l *Log) control(i int) string { return subjectOf(l.addr) + ".c." + strconv.Itoa(i) }
 
 // leaderRecord is the body of a control message.
@@ -138,6 +141,8 @@ func (l *Log) TakeOver(ctx context.Context, node string) (Epoch, error) {
 		m.Header[hdrBatchSeq] = []string{strconv.Itoa(l.k)}
 		m.Header[hdrCommit] = []string{"1"}
 	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	reply, err := l.nc.RequestMsgWithContext(ctx, m)
 	if err != nil {
 		return Epoch{}, fmt.Errorf("take %s over: %w", l.addr, err)
@@ -163,6 +168,8 @@ func (l *Log) controlMessage(i int, body []byte) *nats.Msg {
 // sequence of a control message that the leader wrote, not necessarily its epoch's; Control is not filled. It is a read, so
 // it proves nothing: a partitioned server can answer it for seconds after it was replaced.
 func (l *Log) Leader(ctx context.Context) (Epoch, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	m, err := l.stream.GetLastMsgForSubject(ctx, l.control(l.k-1))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return Epoch{}, nil
@@ -186,6 +193,8 @@ type Stored struct {
 
 // Last is the newest frame; its Seq is 0 when there is none.
 func (l *Log) Last(ctx context.Context) (Stored, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	m, err := l.stream.GetLastMsgForSubject(ctx, l.record)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return Stored{}, nil
@@ -198,6 +207,8 @@ func (l *Log) Last(ctx context.Context) (Stored, error) {
 
 // From is the first frame at or after a sequence of the log; its Seq is 0 when there is none.
 func (l *Log) From(ctx context.Context, seq uint64) (Stored, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	m, err := l.stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(l.record))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return Stored{}, nil
@@ -210,6 +221,8 @@ func (l *Log) From(ctx context.Context, seq uint64) (Stored, error) {
 
 // LastSeq is the log's last sequence, of whatever message.
 func (l *Log) LastSeq(ctx context.Context) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	info, err := l.stream.Info(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("state of %s: %w", l.addr, translate(err))

@@ -159,3 +159,78 @@ func TestPipeline(t *testing.T) {
 	}
 	t.Logf("%d batches in %d frames", n, len(frames(t, log)))
 }
+
+// TestReplicas: on three servers, with the leader of the log stepping down again and again, every batch has one fate, and
+// the log holds what was acknowledged.
+func TestReplicas(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	c := natstest.NewCluster(t, 3)
+	nc, err := c.Connect(0, nats.ReconnectBufSize(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := nova.Addr{Namespace: "demo", Stream: "events"}
+	log, err := jslog.Create(ctx, nc, js, addr, jslog.Config{Replicas: 3, Memory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := start(t, log, "one")
+	acked := map[string]uint64{}
+	unknown, misses := 0, 0
+	for round := range 20 {
+		const n = 200
+		results := make([]chan Result, n)
+		for i := range n {
+			results[i] = make(chan Result, 1)
+			a := Append{Records: bodies(fmt.Sprintf("%d.%d", round, i))}
+			if err := l.Submit(ctx, a, func(r Result) { results[i] <- r }); err != nil {
+				t.Fatal(err)
+			}
+			if i == n/2 {
+				if err := c.StepDown(jslog.StreamName(addr)); err != nil {
+					t.Log(err)
+				}
+			}
+		}
+		for i := range n {
+			r := <-results[i]
+			var away *UnavailableError
+			switch {
+			case r.Err == nil:
+				acked[fmt.Sprintf("%d.%d", round, i)] = r.Start.SeqNum
+			case errors.As(r.Err, &away) && away.Indefinite:
+				unknown++
+			default:
+				misses++
+			}
+		}
+	}
+	t.Logf("%d acknowledged, %d unknown, %d refused; leader: %v", len(acked), unknown, misses, l.Err())
+	held := map[string]uint64{}
+	for _, f := range frames(t, log) {
+		next := f.State.Next
+		for _, b := range f.Batches {
+			for _, r := range b.Records {
+				if at, twice := held[string(r.Body)]; twice {
+					t.Errorf("%s is in the log at %d and at %d", r.Body, at, next)
+				}
+				held[string(r.Body)] = next
+				next++
+			}
+		}
+	}
+	for body, at := range acked {
+		if got, ok := held[body]; !ok || got != at {
+			t.Errorf("%s was acknowledged at %d; in the log: %v at %d", body, at, ok, got)
+		}
+	}
+	if len(acked) < 2000 {
+		t.Errorf("only %d of 4000 batches were acknowledged", len(acked))
+	}
+}

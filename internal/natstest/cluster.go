@@ -1,0 +1,123 @@
+package natstest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// Cluster is servers that replicate JetStream among each other, on the loopback.
+type Cluster struct {
+	Servers []*Server
+	routes  []int // each server's route port, fixed after its first start
+}
+
+// NewCluster runs n servers, and waits until they can make replicated streams.
+func NewCluster(tb testing.TB, n int, options ...Options) *Cluster {
+	tb.Helper()
+	var o Options
+	if len(options) > 0 {
+		o = options[0]
+	}
+	c := &Cluster{}
+	for i := range n {
+		c.routes = append(c.routes, freePort(tb))
+		own, tune := o, o.Tune
+		own.StoreDir = tb.TempDir()
+		own.Tune = func(s *server.Options) {
+			s.ServerName = "natstest-" + strconv.Itoa(i)
+			s.Cluster = server.ClusterOpts{Name: "natstest", Host: "127.0.0.1", Port: c.routes[i]}
+			s.Routes = nil
+			for j := range c.routes {
+				if j != i {
+					s.Routes = append(s.Routes, server.RoutesFromStr("nats://127.0.0.1:"+strconv.Itoa(c.routes[j]))...)
+				}
+			}
+			if tune != nil {
+				tune(s)
+			}
+		}
+		c.Servers = append(c.Servers, &Server{opts: own, dir: own.StoreDir, port: server.RANDOM_PORT})
+	}
+	for _, s := range c.Servers {
+		if s.opts.StartTimeout == 0 {
+			s.opts.StartTimeout = 10 * time.Second
+		}
+		if err := s.run(); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	tb.Cleanup(func() {
+		for _, s := range c.Servers {
+			s.Stop()
+		}
+	})
+	if err := c.Wait(30 * time.Second); err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// freePort is a port that was free a moment ago: routes must be known before the servers that they lead to run.
+func freePort(tb testing.TB) int {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// Wait waits until JetStream has a leader that all running servers follow.
+func (c *Cluster) Wait(timeout time.Duration) error {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if c.ready() {
+			return nil
+		}
+	}
+	return fmt.Errorf("natstest: no JetStream leader within %v", timeout)
+}
+
+func (c *Cluster) ready() bool {
+	leader := false
+	for _, s := range c.Servers {
+		srv := s.Server()
+		if srv == nil {
+			continue
+		}
+		if !srv.JetStreamIsCurrent() {
+			return false
+		}
+		leader = leader || srv.JetStreamIsLeader()
+	}
+	return leader
+}
+
+// Connect dials the servers, in this order beginning with one of them.
+func (c *Cluster) Connect(first int, options ...nats.Option) (*nats.Conn, error) {
+	var urls string
+	for i := range c.Servers {
+		if i > 0 {
+			urls += ","
+		}
+		urls += c.Servers[(first+i)%len(c.Servers)].URL()
+	}
+	return nats.Connect(urls, append([]nats.Option{nats.DontRandomize()}, options...)...)
+}
+
+// StepDown has the leader of a stream give its lead up.
+func (c *Cluster) StepDown(stream string) error {
+	for _, s := range c.Servers {
+		if srv := s.Server(); srv != nil && srv.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, stream) {
+			return srv.JetStreamStepdownStream(server.DEFAULT_GLOBAL_ACCOUNT, stream)
+		}
+	}
+	return errors.New("natstest: the stream has no leader")
+}

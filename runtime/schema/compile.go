@@ -68,7 +68,7 @@ func (c *compiler) inKey(offset int, hint, format string, args ...any) {
 func (c *compiler) run() {
 	option, ok, err := tableOption(c.md)
 	if err != nil {
-		c.add(nil, numberHint, "cannot read the table option of %s: %v", c.md.Name(), err)
+		c.add(nil, numberHint, "the table option of %s cannot be read: it is no fold.v1.Table", c.md.Name())
 		return
 	}
 	if !ok {
@@ -78,7 +78,7 @@ func (c *compiler) run() {
 	c.option = option
 	c.file, _, err = fileOption(c.md.ParentFile())
 	if err != nil {
-		c.addAt(c.md.ParentFile(), nil, numberHint, "cannot read the (fold.v1.file) option: %v", err)
+		c.addAt(c.md.ParentFile(), nil, numberHint, "the (fold.v1.file) option cannot be read: it is no fold.v1.File")
 	}
 	if path := unknownField(option.ProtoReflect()); path != nil {
 		c.add(path, newerHint, "the table option of %s has unknown field %d", c.md.Name(), path[len(path)-1])

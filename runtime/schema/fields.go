@@ -280,7 +280,7 @@ func (c *compiler) chosen(p part, v *Var) (at protoreflect.Descriptor, sub []int
 func (c *compiler) fieldEncoding(fd protoreflect.FieldDescriptor) (foldv1.Encoding, bool) {
 	option, _, err := fieldOption(fd)
 	if err != nil {
-		c.addOnce(fd, nil, numberHint, "cannot read the (fold.v1.field) option of %q: %v", fd.Name(), err)
+		c.addOnce(fd, nil, numberHint, "the (fold.v1.field) option of %q cannot be read: it is no fold.v1.Field", fd.Name())
 		return 0, false
 	}
 	if path := unknownField(option.ProtoReflect()); path != nil {

@@ -42,9 +42,10 @@ func (f *IndexField) GoName() string { return fieldGoName(f.Name) }
 // Field is the descriptor of the field itself.
 func (f *IndexField) Field() protoreflect.FieldDescriptor { return f.Path[len(f.Path)-1] }
 
-// Definition is the canonical text of the index tuple: for each field its name, its number, whether a row can be
-// without it, its type and its encoding. Indexes with equal definitions have the same entries; neither the index's name
-// nor Unique is part of it. It has no line break and no NUL.
+// Definition is the canonical text of the index tuple: for each field its name, the numbers of the fields on its path
+// (with a question mark behind each that can be unset), its type and its encoding, such as "spec.host(2?.1) string ESC".
+// Indexes of one message that have equal definitions have the same entries; neither the index's name nor Unique is part
+// of it. It is one line.
 func (ix *Index) Definition() string {
 	var b strings.Builder
 	for i := range ix.Fields {
@@ -58,13 +59,13 @@ func (ix *Index) Definition() string {
 				b.WriteByte('.')
 			}
 			fmt.Fprint(&b, fd.Number())
+			if fd.HasPresence() && !f.Repeated { // an unset message has no elements, as a set one without any
+				b.WriteByte('?')
+			}
 		}
 		b.WriteString(") ")
-		switch {
-		case f.Repeated:
+		if f.Repeated {
 			b.WriteString("repeated ")
-		case f.Presence:
-			b.WriteString("optional ")
 		}
 		b.WriteString(typeName(f.Field()) + " " + f.Enc.String())
 	}

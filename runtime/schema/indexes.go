@@ -214,7 +214,7 @@ func insideHint(name string, fd protoreflect.FieldDescriptor) string {
 	return indexTypesHint
 }
 
-// indexEncoding is the field's own encoding where it can write every value, else its kind's default.
+// indexEncoding is the field's own encoding where that can write every value, else its kind's default.
 func (c *compiler) indexEncoding(f *IndexField) (keyenc.Encoding, bool) {
 	fd := f.Field()
 	chosen, ok := c.fieldEncoding(fd)
@@ -234,7 +234,7 @@ func (c *compiler) indexEncoding(f *IndexField) (keyenc.Encoding, bool) {
 		v := Var{Name: f.Name, Path: f.Path, Kind: f.Kind}
 		c.addOnce(fd, []int32{fieldEnc}, "allowed: "+encodingsOf(f.Kind, maybeUUID), "%s does not apply to %s", chosen, v.what())
 		return 0, false
-	case f.Kind == keyenc.KindString || enc == keyenc.EncVerbatim || enc == keyenc.EncUUID || enc == keyenc.EncEnumName:
+	case enc == keyenc.EncVerbatim || enc == keyenc.EncUUID || enc == keyenc.EncEnumName:
 		return f.Kind.Default(), true
 	}
 	return enc, true

@@ -77,28 +77,37 @@ func isLower(c byte) bool { return c >= 'a' && c <= 'z' }
 func isUpper(c byte) bool { return c >= 'A' && c <= 'Z' }
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// nearest is the candidate that word was probably meant to be, or "": one that differs in a few letters, or the only one
-// that is the same but for words before or behind it, as node_id is for node.
+// nearest is the candidate that word was probably meant to be, or "": one that differs in a letter, the only one that is
+// the same but for words before or behind it, as node_id is for node, or one that differs in some letters.
 func nearest(word string, candidates []string) string {
-	best, bestDistance := "", len(word)/3+1
+	best, bestDistance := "", min(len(word)/3+1, len(word)-1)
 	for _, c := range candidates {
-		if d := editDistance(word, c); d > 0 && d <= bestDistance && (best == "" || d < bestDistance) {
+		if d := editDistance(word, c); d > 0 && d <= min(bestDistance, len(c)/3+1) && (best == "" || d < bestDistance) {
 			best, bestDistance = c, d
 		}
 	}
-	if best != "" || word == "" {
+	if best != "" && bestDistance == 1 {
 		return best
 	}
-	for _, c := range candidates {
-		if c == "" || !strings.Contains("_"+c+"_", "_"+word+"_") && !strings.Contains("_"+word+"_", "_"+c+"_") || c == word {
-			continue
-		}
-		if best != "" {
-			return ""
-		}
-		best = c
+	if c := sameWords(word, candidates); c != "" {
+		return c
 	}
 	return best
+}
+
+// sameWords is the only candidate that has all words of word, or only words of it; "" if there are more or none.
+func sameWords(word string, candidates []string) string {
+	only := ""
+	for _, c := range candidates {
+		if word == "" || c == "" || c == word || !strings.Contains("_"+c+"_", "_"+word+"_") && !strings.Contains("_"+word+"_", "_"+c+"_") {
+			continue
+		}
+		if only != "" {
+			return ""
+		}
+		only = c
+	}
+	return only
 }
 
 // editDistance counts insertions, deletions, substitutions and swaps of neighbours.

@@ -330,3 +330,21 @@ func TestNames(t *testing.T) {
 		}
 	}
 }
+
+func TestNearest(t *testing.T) {
+	fields := []string{"tenant", "node_id", "d", "host_name", "zone_of_host", "url"}
+	for word, want := range map[string]string{
+		"tenat": "tenant", "Tenant": "tenant", "nodeId": "node_id", "node": "node_id", "tenant_name": "tenant", "nod": "", "dd": "d", "zone_name": "host_name", "zone": "zone_of_host",
+		"host": "", "of": "zone_of_host", "": "", "tenant": "", "_": "", "urls": "url", "x": "", "\xff\xfe": "",
+	} {
+		if got := nearest(word, fields); got != want {
+			t.Errorf("nearest to %q is %q, want %q", word, got, want)
+		}
+	}
+	if got := nearest("node", []string{"one", "node_id"}); got != "node_id" {
+		t.Errorf("nearest to node is %q", got)
+	}
+	if got := nearest("", []string{""}); got != "" {
+		t.Errorf("nearest to nothing is %q", got)
+	}
+}

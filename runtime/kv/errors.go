@@ -106,6 +106,8 @@ type UnsupportedError struct {
 	Op      string
 	Setting string
 	Detail  string
+	// Advice is what a person can do; "" when the text says all.
+	Advice string
 }
 
 func (e *UnsupportedError) Error() string {
@@ -113,6 +115,9 @@ func (e *UnsupportedError) Error() string {
 }
 
 func (e *UnsupportedError) Is(target error) bool { return target == ErrUnsupported }
+
+// Hint says what a person can do; "" for nothing.
+func (e *UnsupportedError) Hint() string { return e.Advice }
 
 // KeyError is a key that the bucket can't have.
 type KeyError struct {

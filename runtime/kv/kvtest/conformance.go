@@ -61,12 +61,16 @@ type conformanceCase struct {
 
 func unsealed(c Capabilities) bool { return !c.Sealed }
 
-// RunConformance checks that a bucket keeps what package kv promises. Each case gets a target of its own.
+// RunConformance checks that a bucket keeps what package kv promises, batches too where it is a kv.Batcher. Each case gets a target of its own.
 func RunConformance(t *testing.T, newTarget func(t *testing.T) Target) {
 	var can Capabilities
+	cases := slices.Concat(writeCases, listCases, lastCases, watchCases, resumeCases)
 	ok := t.Run("Capabilities", func(t *testing.T) {
 		target := newTarget(t)
 		can = target.Can
+		if batches(&target) {
+			cases = append(cases, batchCases...)
+		}
 		for _, missing := range target.missing() {
 			t.Errorf("the target has no Admin.%s", missing)
 		}
@@ -74,7 +78,7 @@ func RunConformance(t *testing.T, newTarget func(t *testing.T) Target) {
 	if !ok {
 		return
 	}
-	for _, c := range slices.Concat(writeCases, listCases, lastCases, watchCases, resumeCases) {
+	for _, c := range cases {
 		if c.applies != nil && !c.applies(can) {
 			continue
 		}

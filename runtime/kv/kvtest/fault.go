@@ -29,7 +29,7 @@ const (
 	PointRead
 	// PointList is Log.Keys, Log.LastVersions and Log.Scan, when iteration begins.
 	PointList
-	// PointWrite is Put, Create, Update and Delete.
+	// PointWrite is Put, Create, Update, Delete and WriteBatch.
 	PointWrite
 
 	pointCount

@@ -220,6 +220,7 @@ func TestClassifyWholeRecords(t *testing.T) {
 		{"other order", "a: 1\nb: 2\n", "b: 2\na: 1\n", Safe, false, nil},
 		{"twice, both", base + "codec: RAW\n", base + "codec: RAW\n", Breaking, false, []string{"codec"}},
 		{"one line", "message: t.v1.Route\n", "message: t.v1.Route\nbucket: edge\n", Breaking, false, []string{"bucket"}},
+		{"twice, new", base, base + "codec: PROTO\n", Breaking, false, []string{"codec"}},
 		{"twice", base + "codec: RAW\n", base, Breaking, false, []string{"codec"}},
 		{"no value", base + "shards\n", base, Breaking, false, []string{"shards"}},
 		{"worst wins", edit(edit(edit(base, "codec", "RAW"), "index by_node", ""), "key", "x.{tenant}.{mode}"), base, Breaking, false,

@@ -1,0 +1,208 @@
+// Package reader reads a stream's records from the frames of its log. It needs no leader: what is in the log is committed.
+package reader
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/typedfold/fold/internal/nova"
+	"github.com/typedfold/fold/internal/nova/frame"
+	"github.com/typedfold/fold/internal/nova/jslog"
+)
+
+// Start is where a read begins: at a record, at so many records before the tail, or at a time.
+type Start struct {
+	Kind StartKind
+	// N is the record's number, the number of records before the tail, or milliseconds of Unix time.
+	N uint64
+	// Clamp: a record that is not kept any more, or not there yet, is the first one that is kept, or the tail.
+	Clamp bool
+}
+
+// StartKind says what a Start counts.
+type StartKind uint8
+
+const (
+	FromSeq StartKind = iota
+	FromTail
+	FromTime
+)
+
+// OutOfRangeError is a read that begins where there is no record, or where one was removed.
+type OutOfRangeError struct {
+	SeqNum      uint64
+	First, Tail nova.Position
+}
+
+func (e *OutOfRangeError) Error() string {
+	return fmt.Sprintf("record %d is out of range: the stream has records from %d on, and its tail is %d", e.SeqNum, e.First.SeqNum, e.Tail.SeqNum)
+}
+
+// Records is a run of records, the first of which has number First.
+type Records struct {
+	First   uint64
+	Records []nova.Record
+}
+
+// Log is what a reader needs; *jslog.Log is one.
+type Log interface {
+	Last(ctx context.Context) (jslog.Stored, error)
+	From(ctx context.Context, seq uint64) (jslog.Stored, error)
+	Frames(ctx context.Context, seq uint64) (*jslog.Frames, error)
+}
+
+// Bounds are the first record that is kept, and the tail.
+func Bounds(ctx context.Context, l Log) (first, tail nova.Position, err error) {
+	b, err := boundsOf(ctx, l)
+	return position(b.first.state), position(b.last.state), err
+}
+
+func position(s frame.State) nova.Position { return nova.Position{SeqNum: s.Next, Timestamp: s.Timestamp} }
+
+// edge is one frame's place and a state beside it.
+type edge struct {
+	seq   uint64 // of the log
+	state frame.State
+}
+
+// bounds are the log's ends: the state before its first frame, and behind its last.
+type bounds struct{ first, last edge }
+
+func boundsOf(ctx context.Context, l Log) (b bounds, err error) {
+	first, err := l.From(ctx, 1)
+	if err != nil {
+		return b, err
+	}
+	last, err := l.Last(ctx)
+	if err != nil {
+		return b, err
+	}
+	if first.Seq == 0 || last.Seq == 0 {
+		return b, fmt.Errorf("%w: it has no frame", jslog.ErrDamaged)
+	}
+	b.first.seq = first.Seq
+	if _, b.first.state, err = frame.ParseHead(first.Payload); err != nil {
+		return b, fmt.Errorf("frame at log sequence %d: %w", first.Seq, err)
+	}
+	f, err := frame.Parse(last.Payload)
+	if err != nil {
+		return b, fmt.Errorf("frame at log sequence %d: %w", last.Seq, err)
+	}
+	b.last = edge{seq: last.Seq, state: f.After()}
+	return b, nil
+}
+
+// Read calls f with the records from a place on, in order, and returns where the next record is read. Without follow it
+// ends at the tail that the stream had when it began. With follow, f is called without records when that tail is reached,
+// and it ends with the context. limit bounds the number of records; 0 is no limit. f's error ends it. The records' bytes
+// are f's until it returns.
+func Read(ctx context.Context, l Log, start Start, limit uint64, follow bool, f func(Records) error) (next nova.Position, err error) {
+	b, err := boundsOf(ctx, l)
+	if err != nil {
+		return next, err
+	}
+	at, next, err := place(ctx, l, b, start)
+	if err != nil {
+		return next, err
+	}
+	if limit == 0 {
+		limit = math.MaxUint64
+	}
+	r := run{next: next, left: limit, tail: b.last.state.Next, follow: follow, f: f}
+	if start.Kind == FromTime {
+		r.since = int64(min(start.N, math.MaxInt64))
+	}
+	if next.SeqNum >= r.tail {
+		if err := r.atTail(); err != nil || !follow {
+			return r.next, err
+		}
+	}
+	frames, err := l.Frames(ctx, at)
+	if err != nil {
+		return r.next, err
+	}
+	defer frames.Close()
+	for !r.done() {
+		stored, err := frames.Next(ctx)
+		if err != nil {
+			return r.next, err
+		}
+		if err := r.frame(stored); err != nil {
+			return r.next, err
+		}
+	}
+	return r.next, nil
+}
+
+// run is one read under way.
+type run struct {
+	next   nova.Position
+	left   uint64
+	tail   uint64
+	follow bool
+	told   bool // that the tail was reached
+	since  int64 // records before this time are left out; 0 is none
+	f      func(Records) error
+}
+
+func (r *run) done() bool { return r.left == 0 || !r.follow && r.next.SeqNum >= r.tail }
+
+func (r *run) atTail() error {
+	if r.told || !r.follow {
+		return nil
+	}
+	r.told = true
+	return r.f(Records{First: r.next.SeqNum})
+}
+
+// frame hands over the records of one frame that are wanted.
+func (r *run) frame(stored jslog.Stored) error {
+	f, err := frame.Parse(stored.Payload)
+	if err != nil {
+		return fmt.Errorf("frame at log sequence %d: %w", stored.Seq, err)
+	}
+	if f.State.Next > r.next.SeqNum {
+		return &OutOfRangeError{SeqNum: r.next.SeqNum, First: position(f.State), Tail: position(f.After())}
+	}
+	seq := f.State.Next
+	for i := range f.Batches {
+		records := f.Batches[i].Records
+		n := uint64(len(records))
+		if err := r.batch(seq, records); err != nil || r.done() {
+			return err
+		}
+		seq += n
+	}
+	if r.next.SeqNum >= r.tail {
+		return r.atTail()
+	}
+	return nil
+}
+
+// batch hands over the records of one batch, the first of which has number seq, without those before the start.
+func (r *run) batch(seq uint64, records []nova.Record) error {
+	skip := min(r.next.SeqNum-seq, uint64(len(records)))
+	records = records[skip:]
+	for r.since > 0 && len(records) > 0 && records[0].Timestamp < r.since {
+		records = records[1:]
+		r.next.SeqNum++
+	}
+	if uint64(len(records)) > r.left {
+		records = records[:r.left]
+	}
+	if !r.follow && r.next.SeqNum+uint64(len(records)) > r.tail {
+		records = records[:r.tail-r.next.SeqNum]
+	}
+	if len(records) == 0 {
+		return nil
+	}
+	r.since = 0
+	if err := r.f(Records{First: r.next.SeqNum, Records: records}); err != nil {
+		return err
+	}
+	r.left -= uint64(len(records))
+	r.next.SeqNum += uint64(len(records))
+	r.next.Timestamp = records[len(records)-1].Timestamp
+	return nil
+}

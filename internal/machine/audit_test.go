@@ -40,6 +40,16 @@ func TestAuditOfWhatCameLater(t *testing.T) {
 	does(t, m, machine.Audited{Before: 6}, machine.ApplyStore{Flush: alone(f.Cursor, kv.Owed{})}, hold)
 }
 
+// TestAuditTimerOfAMarkThatIsGone: a timer that ends when nothing is owed any more begins no audit of a later mark.
+func TestAuditTimerOfAMarkThatIsGone(t *testing.T) {
+	m := auditing(t)
+	does(t, m, machine.Audited{Before: 5}, machine.ApplyStore{Flush: alone(at5, kv.Owed{})}, hold)
+	does(t, m, storeOK, machine.Committed{Flush: alone(at5, kv.Owed{})})
+	does(t, m, auditDue)
+	does(t, m, machine.RetentionRead{Owes: kv.OwesMarkers, Head: 5}, machine.ApplyStore{Flush: alone(at5, marked)})
+	does(t, m, storeOK, machine.Committed{Flush: alone(at5, marked)}, hold)
+}
+
 func TestAuditProvesNothing(t *testing.T) {
 	m := auditing(t)
 	does(t, m, machine.Audited{Before: 5, Unproven: true})

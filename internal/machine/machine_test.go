@@ -138,6 +138,25 @@ func TestBulkEndsWithTheHydrate(t *testing.T) {
 	}
 }
 
+// TestAFullFlushWaitsForNoWindow: a flush begins as soon as there are as many updates, or bytes, as one may have.
+func TestAFullFlushWaitsForNoWindow(t *testing.T) {
+	cfg := machine.Config{Windowed: true, MaxUpdates: 2, MaxBytes: 100, BulkUpdates: 10, BulkBytes: 100, QueueUpdates: 10, QueueBytes: 1000, MaxFailures: 16}
+	for _, c := range []struct {
+		s    machine.Segment
+		full bool
+	}{
+		{machine.Segment{ID: 1, Updates: 1, Bytes: 99}, false}, {machine.Segment{ID: 1, Updates: 1, Bytes: 100}, true},
+		{machine.Segment{ID: 1, Updates: 2, Bytes: 9}, true},
+	} {
+		m, effects := machine.New(cfg, kv.CursorAt(5), kv.Owed{})
+		c.s.High = kv.Revision(6)
+		effects = flushOnce(t, m, effects, machine.Opened{Head: 9}, machine.Received{Segment: c.s})
+		if _, ok := has[machine.RunHooks](effects); ok != c.full {
+			t.Errorf("%+v: it is flushed: %v", c.s, ok)
+		}
+	}
+}
+
 // TestUnknownRevision: an update of unknown revision is flushed and moves nothing.
 func TestUnknownRevision(t *testing.T) {
 	cfg := machine.Config{MaxUpdates: 10, MaxBytes: 100, BulkUpdates: 10, BulkBytes: 100, QueueUpdates: 10, QueueBytes: 100, MaxFailures: 16}

@@ -291,7 +291,8 @@ func TestGenerationIsNewer(t *testing.T) {
 					t.Fatalf("%+v and %+v on %+v: %v and %v", a, b, live, ab, ba)
 				}
 				aDead, bDead := cannotHave(live.Log, live.Revision, a.Log, a.Revision), cannotHave(live.Log, live.Revision, b.Log, b.Revision)
-				if ab && aDead && !bDead || ab && aDead == bDead && a.Revision < b.Revision {
+				later := a.Revision > b.Revision || a.Revision == b.Revision && a.Log > b.Log
+				if ab && aDead && !bDead || ab && aDead == bDead && !later {
 					t.Fatalf("%+v is newer than %+v on %+v", a, b, live)
 				}
 				for _, c := range positions() {

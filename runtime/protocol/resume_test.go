@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/big"
 	"testing"
+	"time"
 )
 
 const top = math.MaxUint64
@@ -178,4 +179,12 @@ func matching(scope int, end uint64) uint64 {
 		n += uint64(scope>>rev) & 1
 	}
 	return n
+}
+
+// TestReopenGrace: NATS leaves delete markers alone for half an hour by default; a watch that was away for half of that
+// has them all.
+func TestReopenGrace(t *testing.T) {
+	if 2*time.Duration(ReopenGrace) != 30*time.Minute {
+		t.Errorf("the grace is %v", time.Duration(ReopenGrace))
+	}
 }

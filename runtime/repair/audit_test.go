@@ -395,6 +395,29 @@ func TestAuditRowOfUnknownVersion(t *testing.T) {
 	}
 }
 
+// TestAuditRowOfUnknownVersionBehindASecondListing: a row that two listings lack is still read before it goes.
+func TestAuditRowOfUnknownVersionBehindASecondListing(t *testing.T) {
+	g := newRig(t, "logstore", kvtest.Options{})
+	want := gap(t, g, 30, 12)
+	apply(t, g.store, g.store.Cursor(), kv.Update{Key: "unknown", Op: kv.OpPut})
+	written := false
+	g.log.info = func(_ int, i kv.LogInfo) (kv.LogInfo, error) {
+		if g.log.lists == 2 && !written {
+			written = true
+			g.sim.Set("unknown", "v")
+		}
+		return i, nil
+	}
+	if _, err := g.audit(t, g.owes(t)); err != nil || !written {
+		t.Fatalf("written behind a second listing: %v; %v", written, err)
+	}
+	for i := range 12 {
+		delete(want, fmt.Sprintf("key.%03d", i))
+	}
+	want["unknown"] = "unknown="
+	wantRows(t, contents(t, g.store), want)
+}
+
 func TestAuditRefusesAListingWithoutRevisions(t *testing.T) {
 	g := newRig(t, "logstore", kvtest.Options{})
 	before := gap(t, g, 30, 1)

@@ -75,6 +75,17 @@ func (a api) request(ctx context.Context, subject string, body, out any) error {
 // exchange sends one message and waits for its answer. A connection that breaks meanwhile ends the wait, since an answer
 // is lost with it: without that, a server's restart would cost the whole deadline.
 func (a api) exchange(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
+	ctx, stop := a.whileConnected(ctx)
+	defer stop()
+	reply, err := a.nc.RequestMsgWithContext(ctx, msg)
+	if err != nil && context.Cause(ctx) == nats.ErrDisconnected {
+		err = nats.ErrDisconnected
+	}
+	return reply, err
+}
+
+// whileConnected is ctx, which also ends when the connection breaks, with nats.ErrDisconnected as its cause. stop frees it.
+func (a api) whileConnected(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	broken := a.nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
 	var wg sync.WaitGroup
@@ -87,14 +98,11 @@ func (a api) exchange(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
 		case <-ctx.Done():
 		}
 	})
-	defer wg.Wait()
-	defer a.nc.RemoveStatusListener(broken)
-	defer cancel(nil)
-	reply, err := a.nc.RequestMsgWithContext(ctx, msg)
-	if err != nil && context.Cause(ctx) == nats.ErrDisconnected {
-		err = nats.ErrDisconnected
+	return ctx, func() {
+		cancel(nil)
+		a.nc.RemoveStatusListener(broken)
+		wg.Wait()
 	}
-	return reply, err
 }
 
 func (a api) streamInfo(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {

@@ -33,6 +33,9 @@ type Bucket struct {
 	js      jetstream.JetStream
 	opened  atomic.Bool
 	opening chan struct{} // holds one token: whoever has it opens
+
+	// batchesOn numbers the connection over which the stream said last that it takes batches; 0 for none.
+	batchesOn atomic.Uint64
 }
 
 var _ kv.Bucket = (*Bucket)(nil)
@@ -86,6 +89,9 @@ func (b *Bucket) ready(ctx context.Context) error {
 	if apiCode(err) == codeStreamNotFound {
 		info, err = b.create(ctx, b.js)
 	}
+	if err == nil {
+		info, err = b.turnOn(ctx, info)
+	}
 	if err != nil {
 		return fmt.Errorf("open: %w", asBucketError(b.name, err))
 	}
@@ -128,6 +134,9 @@ func Bind(ctx context.Context, js jetstream.JetStream, name string, cfg BucketCo
 		return nil, err
 	}
 	info, err := b.api.streamInfo(ctx, b.stream)
+	if err == nil {
+		info, err = b.turnOn(ctx, info)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("bind: %w", asBucketError(name, err))
 	}

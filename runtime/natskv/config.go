@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/typedfold/fold/runtime/kv"
 )
 
 // EmptyPut is what a message without KV headers and without bytes means.
@@ -58,13 +60,21 @@ type BucketConfig struct {
 	// MessageTTL lets a put name its own TTL. A bucket that allows it may lose current values, so it is off by default,
 	// and WhereSupported with a MarkerTTL (docs/adr/0006-supersession-is-no-expiry.md).
 	MessageTTL Switch
-	// AtomicPublish lets several messages be stored as one; by default WhereSupported.
+	// AtomicPublish lets several messages be stored as one, which batches need; by default WhereSupported.
 	AtomicPublish Switch
 	// Sealed refuses, for good, everything that could take a delete marker out of the log: purges, rollups and per-message
 	// TTLs.
 	Sealed   bool
 	Metadata map[string]string
 
+	// TurnOnAtomicPublish also lets an existing bucket that does not take batches take them from now on: the only setting of
+	// one that is ever changed. It needs the right to update the stream, and a server that has it; else opening fails. An
+	// edit of other settings by somebody else in the same moment may be lost.
+	TurnOnAtomicPublish bool
+
+	// MaxBatch is how many operations one batch may have: the server's own limit, which it does not tell; default
+	// kv.MaxBatch, as the server's.
+	MaxBatch int
 	// EmptyPut is how this process reads puts without bytes.
 	EmptyPut EmptyPut
 	// Timeout bounds each operation; default 30 s.
@@ -106,6 +116,9 @@ func (c BucketConfig) withDefaults() BucketConfig {
 			c.MessageTTL = WhereSupported
 		}
 	}
+	if c.MaxBatch == 0 {
+		c.MaxBatch = kv.MaxBatch
+	}
 	w := &c.Watch
 	if w.Batch == 0 {
 		w.Batch = 10_000
@@ -142,6 +155,10 @@ func (c BucketConfig) Validate() error {
 		return fmt.Errorf("options Sealed and MarkerTTL exclude each other: a marker with a TTL leaves the log")
 	case c.Sealed && c.MessageTTL != Off && c.MessageTTL != Unset:
 		return fmt.Errorf("options Sealed and MessageTTL exclude each other: a marker with a TTL leaves the log")
+	case c.TurnOnAtomicPublish && c.AtomicPublish == Off:
+		return fmt.Errorf("option TurnOnAtomicPublish needs AtomicPublish, which is off")
+	case c.MaxBatch < 0:
+		return fmt.Errorf("option MaxBatch is %d; at least 1, or 0 for %d", c.MaxBatch, kv.MaxBatch)
 	case c.Watch.Batch < 0 || c.Watch.MaxBytes < 0:
 		return fmt.Errorf("options Watch.Batch and Watch.MaxBytes are not negative")
 	case c.Watch.Heartbeat < 0 || c.Watch.Heartbeat > 30*time.Second:

@@ -61,6 +61,29 @@ func (b *Bucket) applySwitches(ctx context.Context, js jetstream.JetStream, cfg 
 	return nil
 }
 
+// turnOn has an existing stream take batches where that is asked for. The other settings go back as they came, so that
+// those which this client does not know stay too.
+func (b *Bucket) turnOn(ctx context.Context, info *jetstream.StreamInfo) (*jetstream.StreamInfo, error) {
+	if !b.cfg.TurnOnAtomicPublish || info.Config.AllowAtomicPublish {
+		return info, nil
+	}
+	if level := serverLevel(ctx, b.js, b.cfg.Timeout); level < levelAtomicPublish {
+		return nil, &kv.UnsupportedError{Op: "turn on atomic publish", Setting: "AtomicPublish", Detail: "the server has none; it needs nats-server 2.12"}
+	}
+	var reply struct {
+		Config map[string]json.RawMessage `json:"config"`
+	}
+	err := b.api.request(ctx, "STREAM.INFO."+b.stream, nil, &reply)
+	if err == nil {
+		reply.Config["allow_atomic"] = json.RawMessage("true")
+		err = b.api.request(ctx, "STREAM.UPDATE."+b.stream, reply.Config, nil)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("turn on atomic publish: %w", err)
+	}
+	return b.api.streamInfo(ctx, b.stream)
+}
+
 // needsRawCreate: some providers answer in shapes that nats.go can't parse, or too late for it.
 func needsRawCreate(ctx context.Context, err error) bool {
 	if err == nil || ctx.Err() != nil {

@@ -50,10 +50,16 @@ const (
 	codeWrongLastSeq         = 10071
 	codeLastSeqNotReady      = 10163
 	codeWrongLastSeqConstant = 10164
+	codeInsufficient         = 10023
+	codeStoreFailed          = 10077
 	codeRollupRefused        = 10111
 	codeMaxBytesRequired     = 10113
 	codeTTLInvalid           = 10165
 	codeTTLDisabled          = 10166
+	codeBatchesOff           = 10174
+	codeBatchIncomplete      = 10176
+	codeBatchTooLarge        = 10199
+	codeTooManyBatches       = 10210
 )
 
 func apiCode(err error) uint16 {

@@ -13,11 +13,25 @@ import (
 
 // proxy stands between the adapter and JetStream under an API prefix of its own, and can answer in its stead.
 type proxy struct {
-	js jetstream.JetStream
+	js  jetstream.JetStream
+	sub *nats.Subscription
 
 	mu      sync.Mutex
 	answers []answer
 	seen    []string
+}
+
+// delay has the next request whose subject has this part wait for f, and then go its way.
+func (p *proxy) delay(subject string, f func()) {
+	p.then(answer{subject: subject, before: f, pass: true})
+}
+
+// close ends the proxy, so that another one can take its place.
+func (p *proxy) close(t *testing.T) {
+	t.Helper()
+	if err := p.sub.Unsubscribe(); err != nil {
+		t.Error(err)
+	}
 }
 
 // answer is what the next request whose subject has this part gets.
@@ -25,6 +39,7 @@ type answer struct {
 	subject string
 	reply   string // "" is silence
 	forward bool   // the request is carried out all the same
+	pass    bool   // and its own answer is given
 	before  func() // called first
 }
 
@@ -38,7 +53,7 @@ func newProxy(t *testing.T, r *rig, answers ...answer) *proxy {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	if _, err := nc.Subscribe(proxyPrefix+">", func(m *nats.Msg) { p.serve(nc, m) }); err != nil {
+	if p.sub, err = nc.Subscribe(proxyPrefix+">", func(m *nats.Msg) { p.serve(nc, m) }); err != nil {
 		t.Fatal(err)
 	}
 	if err := nc.Flush(); err != nil {
@@ -54,6 +69,9 @@ func (p *proxy) serve(nc *nats.Conn, m *nats.Msg) {
 	a := p.next(m.Subject)
 	if a != nil && a.before != nil {
 		a.before()
+	}
+	if a != nil && a.pass {
+		a = nil
 	}
 	reply := ""
 	if a != nil {

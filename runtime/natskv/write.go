@@ -30,16 +30,7 @@ func (b *Bucket) Put(ctx context.Context, key string, value []byte, o kv.PutOpti
 
 // Create writes only when the key has no value: never written, deleted, purged, or aged out.
 func (b *Bucket) Create(ctx context.Context, key string, value []byte, o kv.PutOptions) (kv.Version, error) {
-	decide := func(_ uint64, now *kv.Entry) (uint64, error) {
-		if now == nil {
-			return 0, nil
-		}
-		if !now.IsTombstone() {
-			return 0, &kv.ExistsError{Key: key, Current: now.Version}
-		}
-		return now.Version.Rank(), nil
-	}
-	return b.write(ctx, "create", key, value, putHeader(o), decide)
+	return b.write(ctx, "create", key, value, putHeader(o), createOf(key))
 }
 
 // Update writes only when the key's version is at; unknown asks that the key was never written.
@@ -49,20 +40,41 @@ func (b *Bucket) Update(ctx context.Context, key string, value []byte, at kv.Ver
 
 // Delete writes a delete marker, under the version that o asks for.
 func (b *Bucket) Delete(ctx context.Context, key string, o kv.DeleteOptions) (kv.Version, error) {
-	op, h := "delete", nats.Header{headerOperation: {operationDel}}
-	if o.Purge {
-		op, h = "purge", nats.Header{headerOperation: {operationPurge}, headerRollup: {rollupSubject}}
-	}
-	decide := expectAt(key, o.At)
-	if o.At.IsUnknown() {
-		decide = func(uint64, *kv.Entry) (uint64, error) { return expectAny, nil }
+	op, h := deleteHeader(o.Purge)
+	decide := atAny
+	if !o.At.IsUnknown() {
+		decide = expectAt(key, o.At)
 	}
 	return b.write(ctx, op, key, nil, h, decide)
+}
+
+// deleteHeader is what a delete is on the wire, and its name.
+func deleteHeader(purge bool) (op string, h nats.Header) {
+	if purge {
+		return "purge", nats.Header{headerOperation: {operationPurge}, headerRollup: {rollupSubject}}
+	}
+	return "delete", nats.Header{headerOperation: {operationDel}}
 }
 
 // decision says under which revision to write, given the one that was refused and what the leader then showed (nil for
 // no message at all; both are zero at first). An error ends the write: nothing was stored.
 type decision func(refused uint64, now *kv.Entry) (expect uint64, err error)
+
+// atAny writes whatever is there.
+var atAny decision = func(uint64, *kv.Entry) (uint64, error) { return expectAny, nil }
+
+// createOf writes where there is no value: on nothing, or on the tombstone that is there.
+func createOf(key string) decision {
+	return func(_ uint64, now *kv.Entry) (uint64, error) {
+		if now == nil {
+			return 0, nil
+		}
+		if !now.IsTombstone() {
+			return 0, &kv.ExistsError{Key: key, Current: now.Version}
+		}
+		return now.Version.Rank(), nil
+	}
+}
 
 func expectAt(key string, at kv.Version) decision {
 	return func(refused uint64, now *kv.Entry) (uint64, error) {

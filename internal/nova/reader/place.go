@@ -76,3 +76,20 @@ func search(ctx context.Context, l Log, b bounds, before func(frame.State) bool)
 	}
 	return best, nil
 }
+
+// FrameAt is the sequence in the log of the frame that holds the first record that is not older than a time in
+// milliseconds of Unix time; the last frame when all are older.
+func FrameAt(ctx context.Context, l Log, unixMilli int64) (uint64, error) {
+	b, err := boundsOf(ctx, l)
+	if err != nil {
+		return 0, err
+	}
+	e, err := search(ctx, l, b, func(f frame.State) bool { return f.Timestamp < unixMilli })
+	return e.seq, err
+}
+
+// Span are the log sequences of the first and the last frame.
+func Span(ctx context.Context, l Log) (first, last uint64, err error) {
+	b, err := boundsOf(ctx, l)
+	return b.first.seq, b.last.seq, err
+}

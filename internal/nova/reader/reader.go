@@ -58,7 +58,9 @@ func Bounds(ctx context.Context, l Log) (first, tail nova.Position, err error) {
 	return position(b.first.state), position(b.last.state), err
 }
 
-func position(s frame.State) nova.Position { return nova.Position{SeqNum: s.Next, Timestamp: s.Timestamp} }
+func position(s frame.State) nova.Position {
+	return nova.Position{SeqNum: s.Next, Timestamp: s.Timestamp}
+}
 
 // edge is one frame's place and a state beside it.
 type edge struct {
@@ -141,7 +143,7 @@ type run struct {
 	left   uint64
 	tail   uint64
 	follow bool
-	told   bool // that the tail was reached
+	told   bool  // that the tail was reached
 	since  int64 // records before this time are left out; 0 is none
 	f      func(Records) error
 }

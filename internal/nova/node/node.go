@@ -1,0 +1,168 @@
+// Package node is one server of the stream plane: it leads streams, and forwards to the nodes that lead others, over the
+// connection to the log's servers that it has anyway.
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/typedfold/fold/internal/nova"
+	"github.com/typedfold/fold/internal/nova/jslog"
+	"github.com/typedfold/fold/internal/nova/sequencer"
+)
+
+// Options shape a node. Zero values are the defaults.
+type Options struct {
+	// Window, AckTimeout, RecoverTimeout and MaxBytes are those of its leaders.
+	Window                     int
+	AckTimeout, RecoverTimeout time.Duration
+	MaxBytes                   int
+	// ForwardTimeout is how long another leader may take to answer before this node looks whether it lives; default 5 s.
+	ForwardTimeout time.Duration
+	// RetainEvery is how often a leader applies its stream's retention; default 10 s.
+	RetainEvery time.Duration
+	Logger      *slog.Logger // default slog.Default()
+	// Now is the clock of records; default time.Now.
+	Now func() time.Time
+}
+
+// Node serves streams. It is safe for concurrent use.
+type Node struct {
+	nc *nats.Conn
+	js jetstream.JetStream
+	id string
+	o  Options
+
+	mu      sync.Mutex
+	streams map[nova.Addr]*Stream
+	closed  bool
+}
+
+// New is a node on a connection, which has to be made with nats.ReconnectBufSize(-1), so that a write is sent now or
+// never. The node does not close it.
+func New(nc *nats.Conn, js jetstream.JetStream, o Options) (*Node, error) {
+	if nc.Opts.ReconnectBufSize >= 0 {
+		return nil, errors.New("nova node: the connection keeps writes while it is away; make it with nats.ReconnectBufSize(-1)")
+	}
+	o.ForwardTimeout = cmp.Or(o.ForwardTimeout, 5*time.Second)
+	o.RetainEvery = cmp.Or(o.RetainEvery, 10*time.Second)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return &Node{nc: nc, js: js, id: nuid.Next(), o: o, streams: map[nova.Addr]*Stream{}}, nil
+}
+
+// ID names the node in the log. It is another one after each start.
+func (n *Node) ID() string { return n.id }
+
+// ErrClosed is a node that has been closed.
+var ErrClosed = errors.New("node closed")
+
+// Stream is a stream of the log, by way of whoever leads it. It is ErrNotFound when there is none.
+func (n *Node) Stream(ctx context.Context, a nova.Addr) (*Stream, error) {
+	if err := a.Validate(); err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	s, ok := n.streams[a]
+	closed := n.closed
+	n.mu.Unlock()
+	switch {
+	case closed:
+		return nil, &sequencer.UnavailableError{Err: ErrClosed}
+	case ok:
+		return s, nil
+	}
+	log, err := jslog.Open(ctx, n.nc, n.js, a)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil, &sequencer.UnavailableError{Err: ErrClosed}
+	}
+	if s, ok := n.streams[a]; ok {
+		return s, nil
+	}
+	s = &Stream{n: n, log: log, turn: make(chan struct{}, 1)}
+	n.streams[a] = s
+	return s, nil
+}
+
+// Create makes a stream.
+func (n *Node) Create(ctx context.Context, a nova.Addr, c jslog.Config) error {
+	_, err := jslog.Create(ctx, n.nc, n.js, a, c)
+	return err
+}
+
+// Delete removes a stream. A leader of it ends by itself at its next write.
+func (n *Node) Delete(ctx context.Context, a nova.Addr) error {
+	if err := a.Validate(); err != nil {
+		return err
+	}
+	err := jslog.Delete(ctx, n.js, a)
+	n.forget(a)
+	return err
+}
+
+// List lists the streams of a namespace; "" is all.
+func (n *Node) List(ctx context.Context, namespace string) ([]jslog.Description, error) {
+	return jslog.List(ctx, n.js, namespace)
+}
+
+// forget drops what is known of a stream, and ends its leader if it is here.
+func (n *Node) forget(a nova.Addr) {
+	n.mu.Lock()
+	s := n.streams[a]
+	delete(n.streams, a)
+	n.mu.Unlock()
+	if s == nil {
+		return
+	}
+	if l := s.leading(); l != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = l.Stop(ctx) // its log is gone
+	}
+}
+
+// Close hands back every stream that the node leads, within ctx.
+func (n *Node) Close(ctx context.Context) error {
+	n.mu.Lock()
+	n.closed = true
+	streams := n.streams
+	n.streams = nil
+	n.mu.Unlock()
+	var wg sync.WaitGroup
+	errs := make(chan error, len(streams))
+	for a, s := range streams {
+		wg.Go(func() {
+			if err := s.close(ctx); err != nil {
+				errs <- fmt.Errorf("hand %s back: %w", a, err)
+			}
+		})
+	}
+	wg.Wait()
+	close(errs)
+	var all []error
+	for err := range errs {
+		all = append(all, err)
+	}
+	return errors.Join(all...)
+}
+
+func (n *Node) leaderOptions() sequencer.Options {
+	return sequencer.Options{
+		Node: n.id, Window: n.o.Window, AckTimeout: n.o.AckTimeout, RecoverTimeout: n.o.RecoverTimeout, MaxBytes: n.o.MaxBytes, Now: n.o.Now,
+	}
+}

@@ -1,0 +1,168 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/typedfold/fold/internal/natstest"
+	"github.com/typedfold/fold/internal/nova"
+	"github.com/typedfold/fold/internal/nova/jslog"
+	"github.com/typedfold/fold/internal/nova/reader"
+	"github.com/typedfold/fold/internal/nova/sequencer"
+	"github.com/typedfold/fold/runtime/protocol"
+)
+
+var addr = nova.Addr{Namespace: "demo", Stream: "events"}
+
+// testNode is a node on a connection of its own.
+func testNode(t *testing.T, s *natstest.Server) (*Node, *nats.Conn) {
+	t.Helper()
+	nc, err := s.Connect(nats.ReconnectBufSize(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := New(nc, js, Options{ForwardTimeout: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if nc.IsConnected() {
+			if err := n.Close(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return n, nc
+}
+
+func stream(t *testing.T, n *Node) *Stream {
+	t.Helper()
+	s, err := n.Stream(t.Context(), addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func one(text string) sequencer.Append {
+	return sequencer.Append{Records: []nova.Record{{Body: []byte(text)}}}
+}
+
+func texts(t *testing.T, s *Stream) []string {
+	t.Helper()
+	var all []string
+	_, err := reader.Read(t.Context(), s.Log(), reader.Start{}, 0, false, func(r reader.Records) error {
+		if r.First != uint64(len(all)) {
+			return fmt.Errorf("record %d comes after %d records", r.First, len(all))
+		}
+		for _, rec := range r.Records {
+			all = append(all, string(rec.Body))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestForward: a node that does not lead answers as the one that does, and takes over when that one is gone, by a graceful
+// end or without a word.
+func TestForward(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	srv := natstest.New(t)
+	a, connA := testNode(t, srv)
+	b, _ := testNode(t, srv)
+	c, _ := testNode(t, srv)
+	if err := a.Create(ctx, addr, jslog.Config{Memory: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream(t, a).Append(ctx, one("0")); err != nil {
+		t.Fatal(err)
+	}
+	r, err := stream(t, b).Append(ctx, one("1"))
+	if err != nil || r.Start.SeqNum != 1 {
+		t.Fatalf("through another node: %+v, %v", r, err)
+	}
+	if who, _ := stream(t, b).Leader(ctx); who != a.ID() {
+		t.Fatalf("%s leads, not %s", who, a.ID())
+	}
+	match := one("x")
+	match.HasMatch, match.Match = true, 1
+	if _, err := stream(t, b).Append(ctx, match); err == nil {
+		t.Fatal("a miss through another node was no error")
+	} else if miss := new(sequencer.MissedError); !errors.As(err, &miss) || miss.Tail.SeqNum != 2 {
+		t.Fatalf("a miss through another node: %v", err)
+	}
+	if tail, err := stream(t, b).Fence(ctx, "g1"); err != nil || tail.SeqNum != 2 {
+		t.Fatalf("%+v, %v", tail, err)
+	}
+	if _, err := stream(t, b).OpenSession(ctx, "other"); err == nil {
+		t.Fatal("a session with another token was opened")
+	} else if out := new(sequencer.FencedError); !errors.As(err, &out) || out.Installed != "g1" {
+		t.Fatal(err)
+	}
+	session, err := stream(t, b).OpenSession(ctx, "g1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := make(chan sequencer.Result, 200)
+	for i := range 100 {
+		if err := session.Submit(ctx, one(fmt.Sprint(i+2)).Records, new(uint64(i+2)), func(r sequencer.Result) { results <- r }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 100 {
+		if r := <-results; r.Err != nil || r.Start.SeqNum != uint64(i+2) {
+			t.Fatalf("batch %d of a session: %+v", i, r)
+		}
+	}
+	if _, err := stream(t, c).Fence(ctx, "g2"); err != nil {
+		t.Fatal(err)
+	}
+	if err := session.Submit(ctx, one("stale").Records, nil, func(r sequencer.Result) { results <- r }); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-results; !errors.As(r.Err, new(*sequencer.FencedError)) {
+		t.Fatalf("an append of a superseded session: %+v", r)
+	}
+	session.Close()
+
+	connA.Close() // as if the process were killed
+	g2 := one("102")
+	g2.Token = "g2"
+	g2.HasMatch, g2.Match = true, 102
+	for r, err = stream(t, c).Append(ctx, g2); errors.As(err, new(*sequencer.UnavailableError)) && ctx.Err() == nil; {
+		r, err = stream(t, c).Append(ctx, g2) // asked while the server still took the leader's node for connected
+	}
+	if err != nil || r.Start.SeqNum != 102 {
+		t.Fatalf("after the leader's death: %+v, %v", r, err)
+	}
+	if err := c.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	g2 = one("103")
+	g2.Append = protocol.Append{Token: "g2"}
+	if r, err = stream(t, b).Append(ctx, g2); err != nil || r.Start.SeqNum != 103 {
+		t.Fatalf("after the leader's end: %+v, %v", r, err)
+	}
+	for i, text := range texts(t, stream(t, b)) {
+		if text != fmt.Sprint(i) {
+			t.Fatalf("record %d is %q", i, text)
+		}
+	}
+}

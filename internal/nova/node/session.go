@@ -1,0 +1,42 @@
+package node
+
+import (
+	"context"
+
+	"github.com/typedfold/fold/internal/nova"
+	"github.com/typedfold/fold/internal/nova/sequencer"
+)
+
+// Session is an open append session: batches are admitted in the order of Submit, all under the token that opened it. It
+// belongs to one leader, and ends with that one's lead. It is used by one goroutine.
+type Session struct{ s session }
+
+// OpenSession opens a session for a writer that presents the token, "" for none. A token that does not match is a
+// *sequencer.FencedError.
+func (s *Stream) OpenSession(ctx context.Context, token string) (*Session, error) {
+	if err := nova.CheckToken(token); err != nil {
+		return nil, err
+	}
+	var opened session
+	err := s.with(ctx, func(p plane) (err error) {
+		opened, err = p.open(ctx, token)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Session{opened}, nil
+}
+
+// Tail is the committed tail when the session was opened.
+func (s *Session) Tail() nova.Position { return s.s.Tail() }
+
+// Submit hands a batch over. done is called once, on another goroutine, in the order of submissions for those that are
+// acknowledged; it must not block. An error says that the batch was not handed over, and ends the session unless it is
+// nova.ErrInvalid.
+func (s *Session) Submit(ctx context.Context, records []nova.Record, match *uint64, done func(sequencer.Result)) error {
+	return s.s.Submit(ctx, records, match, done)
+}
+
+// Close ends the session. What was submitted is admitted or not as if it had gone on.
+func (s *Session) Close() { s.s.Close() }

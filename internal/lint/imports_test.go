@@ -21,6 +21,21 @@ var testKits = []string{
 // every package in that folder that has no line of its own.
 var lower = map[string][]string{
 	"gen/go/fold/v1":             {},
+	"gen/go/nova/v1":             {},
+	"gen/go/nova/v1/*":           {"gen/go/nova/v1"},
+	"internal/nova":              {},
+	"internal/nova/frame":        {"internal/nova"},
+	"internal/nova/jslog":        {"internal/nova", "internal/nova/frame", "runtime/protocol"},
+	"internal/nova/reader":       {"internal/nova", "internal/nova/frame", "internal/nova/jslog", "runtime/protocol"},
+	"internal/nova/sequencer":    {"internal/nova", "internal/nova/frame", "internal/nova/jslog", "runtime/protocol"},
+	"internal/nova/node": {
+		"internal/nova/sequencer", "internal/nova/reader", "internal/nova/jslog", "internal/nova/frame", "internal/nova", "runtime/protocol",
+	},
+	"client": {"gen/go/nova/v1", "gen/go/nova/v1/novav1connect", "internal/nova"},
+	"server": {
+		"gen/go/nova/v1", "gen/go/nova/v1/novav1connect",
+		"internal/nova/node", "internal/nova/sequencer", "internal/nova/reader", "internal/nova/jslog", "internal/nova/frame", "internal/nova", "runtime/protocol",
+	},
 	"internal/machine":           {"runtime/kv", "runtime/protocol"},
 	"internal/wire":              {},
 	"runtime/protocol":           {},

@@ -20,14 +20,14 @@ var testKits = []string{
 // protocol, kv, store, then artifact and repair, then the runtime, then generated code. A path that ends in "/*" is for
 // every package in that folder that has no line of its own.
 var lower = map[string][]string{
-	"gen/go/fold/v1":             {},
-	"gen/go/nova/v1":             {},
-	"gen/go/nova/v1/*":           {"gen/go/nova/v1"},
-	"internal/nova":              {},
-	"internal/nova/frame":        {"internal/nova"},
-	"internal/nova/jslog":        {"internal/nova", "internal/nova/frame", "runtime/protocol"},
-	"internal/nova/reader":       {"internal/nova", "internal/nova/frame", "internal/nova/jslog", "runtime/protocol"},
-	"internal/nova/sequencer":    {"internal/nova", "internal/nova/frame", "internal/nova/jslog", "runtime/protocol"},
+	"gen/go/fold/v1":          {},
+	"gen/go/nova/v1":          {},
+	"gen/go/nova/v1/*":        {"gen/go/nova/v1"},
+	"internal/nova":           {},
+	"internal/nova/frame":     {"internal/nova"},
+	"internal/nova/jslog":     {"internal/nova", "internal/nova/frame", "runtime/protocol"},
+	"internal/nova/reader":    {"internal/nova", "internal/nova/frame", "internal/nova/jslog", "runtime/protocol"},
+	"internal/nova/sequencer": {"internal/nova", "internal/nova/frame", "internal/nova/jslog", "runtime/protocol"},
 	"internal/nova/node": {
 		"internal/nova/sequencer", "internal/nova/reader", "internal/nova/jslog", "internal/nova/frame", "internal/nova", "runtime/protocol",
 	},

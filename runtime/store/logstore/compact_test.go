@@ -86,6 +86,11 @@ func TestFailedCompactionGoesOn(t *testing.T) {
 	if tries < compactBytes/valueBytes/2 || len(failed) != 1 {
 		t.Fatalf("it is tried again after %d batches; failures %v", tries, failed)
 	}
+	for tries = 0; !apply(); {
+		if tries++; tries > compactBytes/valueBytes+1 {
+			t.Fatal("the failure before still holds a rewrite back")
+		}
+	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

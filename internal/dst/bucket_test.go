@@ -97,7 +97,7 @@ func (w *world) loses() bool {
 	if w.atLog == nil || w.atLog.kind != gap || w.atLog.at != w.resumed {
 		return false
 	}
-	w.tally.fired++
+	w.tally.hit(gap)
 	w.bent = true
 	return true
 }
@@ -153,7 +153,7 @@ func (w *world) strike() {
 	f.Skip = w.atLog.at - 1
 	f.Do = func(l *kvtest.Log) {
 		w.mu.Lock()
-		w.tally.fired++
+		w.tally.hit(w.atLog.kind)
 		w.bent, w.moved = w.bent || k.lies, w.moved || k.recreates
 		w.mu.Unlock()
 		if k.recreates {

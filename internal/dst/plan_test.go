@@ -97,7 +97,7 @@ func (p *planner) pair(l *logFault, faults ...storeFault) {
 
 func (p *planner) storeFaults(applies int) {
 	for at := 1; at <= applies && !p.done; at++ {
-		for _, kind := range []string{transient, crashBefore, crashAfter, crashTorn, shutdown, stuck} {
+		for _, kind := range storeFaultKinds {
 			p.play(nil, storeFault{kind, at})
 		}
 		for then := at + 1; then <= applies+1; then++ {

@@ -49,6 +49,9 @@ const (
 // stuckFor is how many applies in a row fail under stuck: enough for a fail-stop, and for failures after it.
 const stuckFor = fold.MaxFailures + 2
 
+// storeFaultKinds are all of them, in a fixed order.
+var storeFaultKinds = []string{transient, crashBefore, crashAfter, crashTorn, shutdown, stuck}
+
 var crashes = []string{crashBefore, crashAfter, crashTorn}
 
 // logFault is one thing that goes wrong at one of the log's calls.
@@ -151,7 +154,7 @@ func (s *schedule) parseFaults(text string) error {
 		switch _, known := logKinds[name]; {
 		case ofLog && known:
 			s.atLog = &logFault{name, at}
-		case !ofLog && slices.Contains([]string{transient, stuck, crashBefore, crashAfter, crashTorn, shutdown}, kind):
+		case !ofLog && slices.Contains(storeFaultKinds, kind):
 			s.faults = append(s.faults, storeFault{kind, at})
 		default:
 			return fmt.Errorf("no fault %q", f)

@@ -166,7 +166,7 @@ func (c *counter) add(t *testing.T, w *world, err error) bool {
 	defer c.mu.Unlock()
 	n := c.n[w.story.id()]
 	if n == nil {
-		n = &counts{tally: tally{plans: map[string]int{}}}
+		n = &counts{tally: newTally()}
 		c.n[w.story.id()] = n
 	}
 	n.schedules++
@@ -177,6 +177,9 @@ func (c *counter) add(t *testing.T, w *world, err error) bool {
 	n.stopped += w.tally.stopped
 	for plan, times := range w.tally.plans {
 		n.plans[plan] += times
+	}
+	for kind, times := range w.tally.hits {
+		n.hits[kind] += times
 	}
 	if !w.plain() {
 		n.faulty++
@@ -202,14 +205,25 @@ func (c *counter) total() (schedules, wrong int) {
 
 // check refuses a story that did not come to what it is told for.
 func (c *counter) check(t *testing.T) {
+	hits := map[string]int{}
 	for _, st := range stories() {
 		n := c.n[st.id()]
 		if n == nil {
 			t.Errorf("%s: no schedule was played", st.name)
 			continue
 		}
+		for kind, times := range n.hits {
+			hits[kind] += times
+		}
 		for _, err := range n.vacuous(st) {
 			t.Errorf("%s: %v", st.name, err)
+		}
+	}
+	if *every <= thinnest {
+		for _, kind := range slices.Concat(storeFaultKinds, logFaultKinds) {
+			if hits[kind] == 0 {
+				t.Errorf("no schedule met the fault %q", kind)
+			}
 		}
 	}
 }

@@ -74,7 +74,7 @@ func (w *world) due() string {
 	w.applies++
 	for _, f := range w.faults {
 		if at := w.applies - f.at; at == 0 || f.kind == stuck && at > 0 && at < stuckFor {
-			w.tally.fired++
+			w.tally.hit(f.kind)
 			return f.kind
 		}
 	}

@@ -99,12 +99,21 @@ type world struct {
 type tally struct {
 	lives, failStops, fired, exports int
 	plans                            map[string]int
+	hits                             map[string]int // faults that came, by their kind
 	// ends of schedules in which the log lied
 	owed, stopped int
 }
 
+func newTally() tally { return tally{plans: map[string]int{}, hits: map[string]int{}} }
+
+// hit counts a fault that came. The world is locked.
+func (t *tally) hit(kind string) {
+	t.fired++
+	t.hits[kind]++
+}
+
 func newWorld(t *testing.T, dir string, s schedule) *world {
-	w := &world{schedule: s, t: t, dir: dir, foreign: map[string]row{}, tally: tally{plans: map[string]int{}}}
+	w := &world{schedule: s, t: t, dir: dir, foreign: map[string]row{}, tally: newTally()}
 	w.log = kvtest.NewLog(kvtest.Options{Bucket: "test", Limits: s.story.limits})
 	if len(s.story.scope) > 0 {
 		w.scope = scopeOf(s.story.scope...)
@@ -344,7 +353,7 @@ func begin(t *testing.T, dir string, st *story) *origin {
 func (o *origin) world(t *testing.T, s schedule) (*world, error) {
 	time.Sleep(o.at)
 	w := &world{schedule: s, t: t, dir: o.w.dir, scope: o.w.scope, log: o.w.log.Clone(), artifacts: o.w.artifacts, fetch: o.w.fetch, foreign: maps.Clone(o.w.foreign),
-		committed: o.w.committed, tally: tally{plans: map[string]int{}}}
+		committed: o.w.committed, tally: newTally()}
 	var err error
 	if s.backend == storeLog {
 		w.disk, err = o.w.disk.clone()

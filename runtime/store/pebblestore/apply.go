@@ -33,9 +33,9 @@ func (s *Store) Apply(ctx context.Context, b *store.Batch, c kv.Cursor) error {
 	durable := s.opts.Durability == Sync
 	if b.Bulk && s.opts.BulkMinUpdates > 0 && len(b.Updates) >= s.opts.BulkMinUpdates {
 		durable = true
-		err = s.applyBulk(ctx, b, c)
+		err = s.applyBulk(ctx, b, c, s.applied.n+1)
 	} else {
-		err = s.applyBatch(b, c, durable)
+		err = s.applyBatch(b, c, s.applied.n+1, durable)
 	}
 	if err != nil {
 		s.showPoisoned(err)
@@ -89,7 +89,7 @@ func (s *Store) mayApply(ctx context.Context, b *store.Batch) (uint64, error) {
 	}
 	for i := range b.Ops {
 		op := &b.Ops[i]
-		if len(op.Key) == 0 || string(op.Key) == string(cursorKey) {
+		if len(op.Key) == 0 || op.Key[0] == chainSpace || string(op.Key) == string(cursorKey) {
 			return 0, fmt.Errorf("op %d is not of a key that a batch can write: %q", i, op.Key)
 		}
 		size += uint64(len(op.Key) + len(op.Value) + batchOverhead)
@@ -100,7 +100,8 @@ func (s *Store) mayApply(ctx context.Context, b *store.Batch) (uint64, error) {
 	return size, s.disk.check(size)
 }
 
-func (s *Store) applyBatch(b *store.Batch, c kv.Cursor, sync bool) error {
+// applyBatch commits the n-th batch.
+func (s *Store) applyBatch(b *store.Batch, c kv.Cursor, n uint64, sync bool) error {
 	s.batch.Reset()
 	for i := range b.Updates {
 		u := &b.Updates[i]
@@ -124,6 +125,9 @@ func (s *Store) applyBatch(b *store.Batch, c kv.Cursor, sync bool) error {
 		if err := applyOp(s.batch, &b.Ops[i]); err != nil {
 			return err
 		}
+	}
+	if err := setLink(s.batch, n); err != nil {
+		return err
 	}
 	var buf [32]byte
 	if err := s.batch.Set(cursorKey, c.AppendBytes(buf[:0]), nil); err != nil {

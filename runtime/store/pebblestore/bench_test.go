@@ -192,3 +192,32 @@ func BenchmarkScan(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkApplySmall is one batch of few updates, as they come once a fold has caught up.
+func BenchmarkApplySmall(b *testing.B) {
+	for _, size := range []int{1, 10, 100} {
+		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
+			s, err := Open(b.TempDir(), Options{Durability: None})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() {
+				if err := s.Close(); err != nil {
+					b.Error(err)
+				}
+			}()
+			f := newFeed(100_000)
+			b.ReportAllocs()
+			cpu := cpuTime()
+			b.ResetTimer()
+			for range b.N {
+				if err := s.Apply(b.Context(), &store.Batch{Updates: f.next(size)}, kv.CursorAt(uint64(f.i))); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.StopTimer()
+			s.waitIdle()
+			b.ReportMetric(float64((cpuTime()-cpu).Nanoseconds())/1000/float64(b.N), "cpu-us/op")
+		})
+	}
+}

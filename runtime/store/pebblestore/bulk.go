@@ -53,14 +53,14 @@ type bulkRun struct {
 
 func (w *bulk) init(o *pebble.Options, f sstable.TableFormat) { w.options = o.MakeWriterOptions(0, f) }
 
-// applyBulk writes the batch's last write of each key, in key order, into a table with the cursor in it, and adds
-// that table to the database in one step. It is durable when it returns.
-func (s *Store) applyBulk(ctx context.Context, b *store.Batch, c kv.Cursor) error {
+// applyBulk writes the last write of each key of the n-th batch, in key order, into a table with the cursor in it, and
+// adds that table to the database in one step. It is durable when it returns.
+func (s *Store) applyBulk(ctx context.Context, b *store.Batch, c kv.Cursor, n uint64) error {
 	path := s.fs.PathJoin(s.path, bulkName)
 	s.bulk.collect(b)
 	s.bulk.sort()
 	return s.log.guard(func() error {
-		if err := s.bulk.writeTable(s.fs, path, b, c); err != nil {
+		if err := s.bulk.writeTable(s.fs, path, b, c, n); err != nil {
 			_ = s.fs.Remove(path) // the next bulk batch or the next open does it else
 			return err
 		}
@@ -153,13 +153,16 @@ func head(k []byte, shared int) uint64 {
 	return h | binary.BigEndian.Uint64(b[:])>>8
 }
 
-func (w *bulk) writeTable(fs vfs.FS, path string, b *store.Batch, c kv.Cursor) (err error) {
+func (w *bulk) writeTable(fs vfs.FS, path string, b *store.Batch, c kv.Cursor, n uint64) (err error) {
 	f, err := fs.Create(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
 	t := sstable.NewWriter(objstorageprovider.NewFileWritable(f), w.options)
 	defer func() { err = errors.Join(err, t.Close()) }()
+	if err := writeLink(t, n); err != nil {
+		return err
+	}
 	for i := range w.runs {
 		r := &w.runs[i]
 		k := w.key(r)

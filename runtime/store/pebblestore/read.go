@@ -1,6 +1,7 @@
 package pebblestore
 
 import (
+	"bytes"
 	"errors"
 	"sync/atomic"
 
@@ -85,6 +86,9 @@ func get(r pebble.Reader, refs *refs, key []byte, v *store.Value) (bool, error) 
 func iter(r pebble.Reader, refs *refs, o store.IterOptions) (store.Iterator, error) {
 	if err := refs.acquire(); err != nil {
 		return nil, err
+	}
+	if bytes.Compare(o.Lower, firstSpaceKey) < 0 {
+		o.Lower = firstSpaceKey
 	}
 	it, err := r.NewIter(&pebble.IterOptions{LowerBound: o.Lower, UpperBound: o.Upper})
 	if err != nil {

@@ -42,7 +42,7 @@ var (
 	_ store.Iterator = (*Iterator)(nil)
 )
 
-// position is a cursor and the number of the Apply that led to it, since cursors need not grow.
+// position is a cursor and the number of the batch that led to it, since cursors need not grow.
 type position struct {
 	n      uint64
 	cursor kv.Cursor
@@ -115,6 +115,9 @@ func (s *Store) open() (err error) {
 	if err := s.prepareDisk(); err != nil {
 		return err
 	}
+	if err := checkManifest(s.fs, s.path); err != nil {
+		return err
+	}
 	p := s.opts.pebbleOptions(s.fs, &s.hydrating)
 	p.ReadOnly = s.opts.ReadOnly
 	p.Lock, p.Logger, p.EventListener = s.lock, s.log, s.log.events(s.opts.Events)
@@ -166,8 +169,8 @@ func (s *Store) releaseCompactions() error {
 	return s.log.guard(func() error { _, err := s.db.AsyncFlush(); return err })
 }
 
-// recoverCursor reads the cursor that the files hold. Pebble flushes what it replays before Open returns, so that all
-// of it is durable.
+// recoverCursor reads the cursor that the files hold, and refuses them when a batch is missing below it. Pebble flushes
+// what it replays before Open returns, so that all of it is durable.
 func (s *Store) recoverCursor() error {
 	c, found, err := readCursor(s.db)
 	if err != nil {
@@ -178,7 +181,11 @@ func (s *Store) recoverCursor() error {
 			return err
 		}
 	}
-	s.applied = position{cursor: c}
+	n, err := s.readChain()
+	if err != nil {
+		return err
+	}
+	s.applied = position{n: n, cursor: c}
 	s.durable = s.applied
 	return nil
 }

@@ -109,14 +109,21 @@ type KeyReader struct {
 	rej   *Rejection
 }
 
-// ReadKey begins with the first token of key.
-func ReadKey(key string) KeyReader { return KeyReader{key: key, rest: key, ended: key == ""} }
+// ReadKey begins with the first token of key, or the one after the literals.
+func ReadKey(key string, literals ...string) KeyReader {
+	r := KeyReader{key: key, rest: key, ended: key == ""}
+	for _, token := range literals {
+		r.Lit(token)
+	}
+	return r
+}
 
-// Lit passes a token that must be the literal.
-func (r *KeyReader) Lit(token string) {
+// Lit passes a token that must be the literal, and is r.
+func (r *KeyReader) Lit(token string) *KeyReader {
 	if got, ok := r.next(); ok && got != token {
 		r.noPattern("token %q, want %q", got, token)
 	}
+	return r
 }
 
 // ESC reads a string.

@@ -164,7 +164,7 @@ message Entry {
 		t.Fatalf("buf generate: %v\n%s", err, out)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "gen/e/v1/ev1fold/e.fold.go"))
-	if err != nil || !strings.Contains(string(text), `fold.RequireKeyFields(m, "name")`) {
+	if err != nil || !strings.Contains(string(text), `fold.RequiredFields(m, "name")`) {
 		t.Errorf("generated %q %v", text, err)
 	}
 }

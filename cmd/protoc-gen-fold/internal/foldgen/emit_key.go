@@ -1,34 +1,73 @@
 package foldgen
 
 import (
+	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
 	"github.com/dave/jennifer/jen"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	foldv1 "github.com/typedfold/fold/gen/go/fold/v1"
 	"github.com/typedfold/fold/runtime/keyenc"
 	"github.com/typedfold/fold/runtime/schema"
 )
 
-// key writes the key struct, its parser, and how it is read from and written to a message.
-func (e *emitter) key() {
-	e.doc("%s is the key of a row: %q in bucket %q.", e.name("*Key"), e.Key(), e.Bucket)
-	e.Type().Add(e.id("*Key")).StructFunc(func(g *jen.Group) {
-		for i, v := range e.Vars {
-			g.Id(v.GoName).Add(e.goType(i))
+// desc is the variable of the table's description.
+func (e *emitter) desc() *jen.Statement {
+	fills := e.Bind == foldv1.Bind_BIND_FILL && e.Bound()
+	desc := e.id("*Desc").Op("=")
+	switch {
+	case !e.KeyOnly() && !fills:
+		return desc.Add(fold("DescOf")).Call(e.id("Parse*Key"), e.id("*KeyOf"))
+	case !e.KeyOnly():
+		return desc.Add(fold("FillDescOf")).Call(e.id("Parse*Key"), e.id("*KeyOf"), e.fill())
+	}
+	return desc.Add(fold("NewDesc")).Call(e.keyedValue("DescConfig").ValuesFunc(func(g *jen.Group) {
+		g.Line().Id("ParseKey").Op(":").Add(e.id("Parse*Key"))
+		if e.Bound() {
+			g.Line().Id("Bound").Op(":").Add(e.bound())
 		}
-	})
-	e.appendKey()
+		if fills {
+			g.Line().Id("Fill").Op(":").Add(e.fill())
+		}
+		g.Line()
+	}))
+}
 
-	e.doc("String is the NATS key.")
-	e.Func().Params(jen.Id("k").Add(e.id("*Key"))).Id("String").Params().String().Block(
-		jen.Return(fold("KeyString").Call(jen.Id("k"))),
-	)
+// key writes how a key is written, read, and taken from a message.
+func (e *emitter) key() {
+	c := newChain(fold("WriteKey").Call(jen.Id("dst"), jen.Lit(strings.Join(e.literals(-1), "."))))
+	for i, v := range e.Vars {
+		e.write(c, i, jen.Id("k").Dot(v.GoName))
+		if literals := e.literals(i); len(literals) > 0 {
+			c.call("Lit", jen.Lit(strings.Join(literals, ".")))
+		}
+	}
+	c.call("End")
+	e.function().Params(jen.Id("k").Add(e.id("*Key"))).Id("AppendKey").Params(jen.Id("dst").Index().Byte()).
+		Params(jen.Index().Byte(), jen.Error()).Block(c.code)
+
 	e.parseKey()
 	if !e.KeyOnly() {
-		e.keyOf()
+		e.function().Add(e.id("*KeyOf")).Params(jen.Id("m").Add(e.value())).Params(e.id("*Key"), jen.Error()).BlockFunc(e.keyOf)
 	}
+}
+
+// literals are the pattern's literals between variable i and the next one; with i -1, those before the first.
+func (e *emitter) literals(i int) []string {
+	var literals []string
+	after := i < 0
+	for _, tok := range e.Pattern {
+		switch {
+		case tok.Var < 0 && after:
+			literals = append(literals, tok.Literal)
+		case tok.Var >= 0:
+			after = tok.Var == i
+		}
+	}
+	return literals
 }
 
 // goType is the type of variable i in the key struct.
@@ -56,177 +95,178 @@ func (e *emitter) goType(i int) *jen.Statement {
 	return jen.String()
 }
 
-func (e *emitter) appendKey() {
-	e.doc("AppendKey appends the NATS key to dst.")
-	e.Func().Params(jen.Id("k").Add(e.id("*Key"))).Id("AppendKey").Params(jen.Id("dst").Index().Byte()).
-		Params(jen.Index().Byte(), jen.Error()).BlockFunc(func(g *jen.Group) {
-		fails := false
-		for i := range e.Vars {
-			fails = fails || canFail(&e.Vars[i])
+// runs are the first n variables in runs of one Go type.
+func (e *emitter) runs(n int) iter.Seq[[]int] {
+	return func(yield func([]int) bool) {
+		var run []int
+		for i := range n {
+			if len(run) > 0 && e.typeName(run[0]) != e.typeName(i) {
+				if !yield(run) {
+					return
+				}
+				run = nil
+			}
+			run = append(run, i)
 		}
-		if fails {
-			g.Var().Err().Error()
+		if len(run) > 0 {
+			yield(run)
 		}
-		g.Id("dst").Op("=").Add(appendText(jen.Id("dst"), e.Prefix()))
-		for i, v := range e.Vars {
-			e.appendVar(g, i, jen.Id("k").Dot(v.GoName), jen.Return(jen.Id("dst"), jen.Err()))
-		}
-		g.Return(jen.Id("dst"), jen.Nil())
-	})
-}
-
-// appendText is the expression that appends text to dst.
-func appendText(dst *jen.Statement, text string) *jen.Statement {
-	switch len(text) {
-	case 0:
-		return dst
-	case 1:
-		return jen.Append(dst, jen.LitRune(rune(text[0])))
 	}
-	return jen.Append(dst, jen.Lit(text).Op("..."))
 }
 
-// canFail reports whether the variable's encoder returns an error.
-func canFail(v *schema.Var) bool {
-	return v.Enc == keyenc.EncVerbatim || v.Enc == keyenc.EncTime || v.Enc == keyenc.EncEnumName
+// typeName is goType as text that tells types apart.
+func (e *emitter) typeName(i int) string {
+	if e.Vars[i].Kind == keyenc.KindEnum {
+		return e.fields[i][len(e.fields[i])-1].Enum.GoIdent.String()
+	}
+	return fmt.Sprintf("%#v", e.goType(i))
 }
 
-// appendVar writes the statements that append variable i, taken from value, and the literals after it. failed is what
-// to do when that fails.
-func (e *emitter) appendVar(g *jen.Group, i int, value, failed *jen.Statement) {
+// write adds the call that writes variable i, taken from value.
+func (e *emitter) write(c *chain, i int, value *jen.Statement) {
 	v := &e.Vars[i]
-	text := e.LiteralsAfter(i)
-	if !canFail(v) {
-		g.Id("dst").Op("=").Add(appendText(fold(encoder(v)).Call(jen.Id("dst"), value), text))
-		return
-	}
-	g.If(jen.List(jen.Id("dst"), jen.Err()).Op("=").Add(fold(encoder(v))).Call(jen.Id("dst"), jen.Lit(v.Name), value),
-		jen.Err().Op("!=").Nil()).Block(failed)
-	if text != "" {
-		g.Id("dst").Op("=").Add(appendText(jen.Id("dst"), text))
+	switch method := encoding(v); method {
+	case "Verbatim", "Time", "Span":
+		c.call(method, jen.Lit(v.Name), value)
+	case "EnumName":
+		c.call(method, jen.Lit(v.Name), value.Clone().Dot("Descriptor").Call(), value.Clone().Dot("Number").Call())
+	case "Int", "Decimal", "HexInt":
+		c.call(integer(method, v.Kind, value))
+	default:
+		c.call(method, value)
 	}
 }
 
-// encoder is the runtime's function that appends the variable.
-func encoder(v *schema.Var) string {
+// integer is the writer's method for an integer, and the argument as the method takes it.
+func integer(encoding string, kind keyenc.Kind, value *jen.Statement) (string, *jen.Statement) {
+	own, sign := kind.String(), "Int"
+	if kind == keyenc.KindEnum {
+		own = "int32"
+	}
+	if kind == keyenc.KindUint32 || kind == keyenc.KindUint64 {
+		sign = "Uint"
+	}
+	method, typ := strings.TrimSuffix(encoding, "Int")+sign, strings.ToLower(sign)+"64"
+	if encoding == "HexInt" {
+		typ = own
+		method = "Hex" + sign + strings.TrimLeft(own, "uint")
+	}
+	if typ == own && kind != keyenc.KindEnum {
+		return method, value
+	}
+	return method, jen.Id(typ).Call(value)
+}
+
+// encoding is the name of the variable's encoding in the methods of the runtime's writer and reader.
+func encoding(v *schema.Var) string {
 	switch {
 	case v.Tail:
-		return "AppendTail"
-	case v.Enc == keyenc.EncHex && !isText(v):
-		return "AppendHexInt"
+		return "Tail"
+	case v.Enc == keyenc.EncHex && v.Kind != keyenc.KindString && v.Kind != keyenc.KindBytes:
+		return "HexInt"
 	case v.Kind == keyenc.KindDuration:
-		return "AppendSpan"
+		return "Span"
 	}
-	return "Append" + encodingName[v.Enc]
+	return encodingName[v.Enc]
 }
-
-// reader is the runtime's method or generic function that reads the variable: the encoder's counterpart.
-func reader(v *schema.Var) string { return strings.TrimPrefix(encoder(v), "Append") }
 
 var encodingName = map[keyenc.Encoding]string{
 	keyenc.EncESC: "ESC", keyenc.EncVerbatim: "Verbatim", keyenc.EncInt: "Int", keyenc.EncDecimal: "Decimal", keyenc.EncHex: "Hex",
 	keyenc.EncBool: "Bool", keyenc.EncUUID: "UUID", keyenc.EncTime: "Time", keyenc.EncEnumName: "EnumName",
 }
 
-func isText(v *schema.Var) bool { return v.Kind == keyenc.KindString || v.Kind == keyenc.KindBytes }
-
+// parseKey writes the reader of keys.
 func (e *emitter) parseKey() {
-	e.doc("%s reads a NATS key. Its error is a *fold.Rejection.", e.name("Parse*Key"))
-	e.Func().Add(e.id("Parse*Key")).Params(jen.Id("key").String()).Params(e.id("*Key"), jen.Error()).BlockFunc(func(g *jen.Group) {
-		g.Var().Id("k").Add(e.id("*Key"))
-		g.Id("r").Op(":=").Add(fold("ReadKey")).Call(jen.Id("key"))
-		for _, tok := range e.Pattern {
-			if tok.Var < 0 {
-				g.Id("r").Dot("Lit").Call(jen.Lit(tok.Literal))
-				continue
-			}
-			g.Id("k").Dot(e.Vars[tok.Var].GoName).Op("=").Add(e.read(tok.Var))
+	args := []jen.Code{jen.Id("key")}
+	for _, literal := range e.literals(-1) {
+		args = append(args, jen.Lit(literal))
+	}
+	var pairs []pair
+	for i, v := range e.Vars {
+		pairs = append(pairs, pair{v.GoName, e.read(i)})
+	}
+	parsed := []jen.Code{jen.Op("&").Id("r"), composite(e.id("*Key"), len("return fold.ParsedKey(&r, )"), pairs)}
+	if !e.Singleton() {
+		for _, literal := range e.literals(len(e.Vars) - 1) {
+			parsed = append(parsed, jen.Lit(literal))
 		}
-		g.If(jen.Err().Op(":=").Id("r").Dot("End").Call(), jen.Err().Op("!=").Nil()).Block(
-			jen.Return(e.id("*Key").Values(), jen.Err()),
-		)
-		g.Return(jen.Id("k"), jen.Nil())
-	})
+	}
+	e.function().Add(e.id("Parse*Key")).Params(jen.Id("key").String()).Params(e.id("*Key"), jen.Error()).Block(
+		jen.Id("r").Op(":=").Add(fold("ReadKey")).Call(args...),
+		jen.Return(fold("ParsedKey").Call(parsed...)),
+	)
 }
 
-// read is the expression that reads variable i from the key reader r.
+// read is the expression that reads variable i from the key reader r, and the literals before it.
 func (e *emitter) read(i int) *jen.Statement {
 	v := &e.Vars[i]
-	switch name := reader(v); name {
+	r := jen.Id("r")
+	if i > 0 {
+		for _, literal := range e.literals(i - 1) {
+			r.Dot("Lit").Call(jen.Lit(literal))
+		}
+	}
+	switch name := encoding(v); name {
 	case "Int", "HexInt", "Decimal", "EnumName":
-		return fold("Read"+name).Types(e.goType(i)).Call(jen.Op("&").Id("r"), jen.Lit(v.Name))
+		if len(*r) == 1 {
+			r = jen.Op("&").Add(r) // Lit gives the pointer
+		}
+		return fold("Read"+name).Types(e.goType(i)).Call(r, jen.Lit(v.Name))
 	default:
-		return jen.Id("r").Dot(name).Call(jen.Lit(v.Name))
+		return r.Dot(name).Call(jen.Lit(v.Name))
 	}
 }
 
-func (e *emitter) keyOf() {
-	e.doc("%s is the key that the message carries.", e.name("*KeyOf"))
-	e.Func().Add(e.id("*KeyOf")).Params(jen.Id("m").Add(e.value())).Params(e.id("*Key"), jen.Error()).BlockFunc(func(g *jen.Group) {
-		e.requireFields(g)
-		values := e.id("*Key").ValuesFunc(func(g *jen.Group) {
-			for i, v := range e.Vars {
-				g.Line().Id(v.GoName).Op(":").Add(e.getter(i))
-			}
-			if !e.Singleton() {
-				g.Line()
-			}
-		})
-		if !e.checksFields() {
-			g.Return(values, jen.Nil())
-			return
-		}
-		g.Var().Id("f").Add(fold("KeyFields"))
-		g.Id("k").Op(":=").Add(values)
-		e.checkedKey(g)
-	})
+// keyOf is the body of the function that takes the key from a message.
+func (e *emitter) keyOf(g *jen.Group) {
+	var pairs []pair
+	for i, v := range e.Vars {
+		pairs = append(pairs, pair{v.GoName, e.getter(i)})
+	}
+	key := composite(e.id("*Key"), len("return fold.FieldsKey(&f, )"), pairs)
+	if e.fieldReader(g) {
+		g.Return(fold("FieldsKey").Call(jen.Op("&").Id("f"), key))
+		return
+	}
+	g.Return(key, jen.Nil())
 }
 
 // bound is the function that puts the message's part of the key into a key.
 func (e *emitter) bound() *jen.Statement {
 	return jen.Func().Params(jen.Id("m").Add(e.value()), jen.Id("k").Add(e.id("*Key"))).Params(e.id("*Key"), jen.Error()).BlockFunc(func(g *jen.Group) {
-		e.requireFields(g)
-		if e.checksFields() {
-			g.Var().Id("f").Add(fold("KeyFields"))
-		}
+		checks := e.fieldReader(g)
 		for i, v := range e.Vars {
 			if !v.KeyOnly() {
 				g.Id("k").Dot(v.GoName).Op("=").Add(e.getter(i))
 			}
 		}
-		if e.checksFields() {
-			e.checkedKey(g)
+		if checks {
+			g.Return(fold("FieldsKey").Call(jen.Op("&").Id("f"), jen.Id("k")))
 			return
 		}
 		g.Return(jen.Id("k"), jen.Nil())
 	})
 }
 
-// checkedKey returns the key k, or what the fields f found wrong.
-func (e *emitter) checkedKey(g *jen.Group) {
-	g.If(jen.Err().Op(":=").Id("f").Dot("Err").Call(), jen.Err().Op("!=").Nil()).Block(
-		jen.Return(e.id("*Key").Values(), jen.Err()),
-	)
-	g.Return(jen.Id("k"), jen.Nil())
-}
-
-// requireFields returns unless the fields that have presence are set.
-func (e *emitter) requireFields(g *jen.Group) {
-	var required []jen.Code
+// fieldReader declares f, which reads fields that may hold no value of the key; false when there are none.
+func (e *emitter) fieldReader(g *jen.Group) bool {
+	required := []jen.Code{jen.Id("m")}
+	checked := false
 	for _, v := range e.Vars {
 		if v.Presence {
 			required = append(required, jen.Lit(v.Name))
 		}
+		checked = checked || !v.KeyOnly() && checkedBy(&v) != ""
 	}
-	if len(required) > 0 {
-		g.If(jen.Err().Op(":=").Add(fold("RequireKeyFields")).Call(append([]jen.Code{jen.Id("m")}, required...)...),
-			jen.Err().Op("!=").Nil()).Block(jen.Return(e.id("*Key").Values(), jen.Err()))
+	switch {
+	case len(required) > 1:
+		g.Id("f").Op(":=").Add(fold("RequiredFields")).Call(required...)
+	case checked:
+		g.Var().Id("f").Add(fold("KeyFields"))
+	default:
+		return false
 	}
-}
-
-// checksFields reports whether some field can hold what is no value of its variable's type.
-func (e *emitter) checksFields() bool {
-	return slices.ContainsFunc(e.Vars, func(v schema.Var) bool { return !v.KeyOnly() && checkedBy(&v) != "" })
+	return true
 }
 
 // checkedBy is the method of fold.KeyFields that reads the variable's field; "" when any content will do.
@@ -263,65 +303,61 @@ func (e *emitter) getter(i int) *jen.Statement {
 
 // fill is the function that sets the key fields of a message that has none on the wire.
 func (e *emitter) fill() *jen.Statement {
-	return jen.Func().Params(jen.Id("m").Add(e.value()), jen.Id("k").Add(e.id("*Key"))).Error().BlockFunc(func(g *jen.Group) {
-		bound := slices.DeleteFunc(slices.Clone(e.Vars), func(v schema.Var) bool { return v.KeyOnly() })
-		for i, v := range bound {
-			args := []jen.Code{jen.Id("m"), jen.Id("k").Dot(v.GoName)}
-			for _, fd := range v.Path {
-				args = append(args, jen.Lit(int(fd.Number())))
-			}
-			set := fold("SetKeyField").Call(args...)
-			if i == len(bound)-1 {
-				g.Return(set)
-				continue
-			}
-			g.If(jen.Err().Op(":=").Add(set), jen.Err().Op("!=").Nil()).Block(jen.Return(jen.Err()))
+	c := newChain(fold("FillKey").Call(jen.Id("m")))
+	for _, v := range e.Vars {
+		if v.KeyOnly() {
+			continue
 		}
-	})
+		args := []jen.Code{jen.Id("k").Dot(v.GoName)}
+		for _, fd := range v.Path {
+			args = append(args, jen.Lit(int(fd.Number())))
+		}
+		c.call("Set", args...)
+	}
+	c.call("End")
+	return jen.Func().Params(jen.Id("m").Add(e.value()), jen.Id("k").Add(e.id("*Key"))).Error().Block(c.code)
 }
 
-// prefixes writes a function for each leading part of the key.
+// prefixes writes a function for each leading part of the key, on a line each while that is possible.
 func (e *emitter) prefixes() {
-	e.doc("%s is every row of the table.", e.name("*All"))
-	e.Func().Add(e.id("*All")).Params().Add(e.id("*Prefix")).Block(
-		jen.Return(e.keyed("NewPrefix").Call(jen.Index().Byte().Call(jen.Lit(e.Prefix())), jen.Nil())),
-	)
+	e.Line()
+	doc := e.name("*All") + " is every row of the table"
+	if len(e.Vars) > 1 {
+		doc += "; " + e.byName(1) + " and the like are the rows whose key begins so"
+	}
+	comment(e.Group, doc+".")
+	e.prefix(e.name("*All"), 0)
 	for n := 1; n < len(e.Vars); n++ {
-		e.prefix(n)
+		e.prefix(e.byName(n), n)
 	}
 }
 
 // prefix writes the function for the first n variables.
-func (e *emitter) prefix(n int) {
-	e.doc("%s is every row of one %s.", e.byName(n), fieldList(e.Vars[:n]))
-	e.Func().Id(e.byName(n)).ParamsFunc(func(g *jen.Group) {
-		for i := range e.Vars[:n] {
-			g.Id(e.params[i]).Add(e.goType(i))
+func (e *emitter) prefix(name string, n int) {
+	var params []jen.Code
+	used := len("func ") + len(name) + len(e.name("() *Prefix {"))
+	for run := range e.runs(n) {
+		var names []jen.Code
+		for _, i := range run {
+			names = append(names, jen.Id(e.params[i]))
+			used += len(e.params[i]) + len(", ")
 		}
-	}).Add(e.id("*Prefix")).BlockFunc(func(g *jen.Group) {
-		fails := false
-		for i := range e.Vars[:n] {
-			fails = fails || canFail(&e.Vars[i])
-		}
-		if fails {
-			g.Var().Err().Error()
-		}
-		g.Id("dst").Op(":=").Index().Byte().Call(jen.Lit(e.Prefix()))
-		for i := range e.Vars[:n] {
-			e.appendVar(g, i, jen.Id(e.params[i]), jen.Return(e.keyed("NewPrefix").Call(jen.Nil(), jen.Err())))
-		}
-		g.Return(e.keyed("NewPrefix").Call(jen.Id("dst"), jen.Nil()))
-	})
-}
-
-func fieldList(vars []schema.Var) string {
-	text := vars[0].GoName
-	for i, v := range vars[1:] {
-		if i == len(vars)-2 {
-			text += " and " + v.GoName
-		} else {
-			text += ", " + v.GoName
-		}
+		params = append(params, jen.List(names...).Add(e.goType(run[0])))
+		used += width(e.goType(run[0]))
 	}
-	return text
+	if used > lineWidth+20 { // a function's name is not worth a line of its own before that
+		params[0] = jen.Line().Add(params[0])
+		params = append(params, jen.Line())
+	}
+	var pairs []pair
+	for i, v := range e.Vars[:n] {
+		pairs = append(pairs, pair{v.GoName, jen.Id(e.params[i])})
+	}
+	tokens := len(e.Pattern) // of the only key, which has no variable
+	if !e.Singleton() {
+		tokens = slices.IndexFunc(e.Pattern, func(tok schema.Token) bool { return tok.Var == n })
+	}
+	key := composite(e.id("*Key"), len("return fold.PrefixOf(, 10)"), pairs)
+	e.Func().Id(name).Params(params...).Add(e.id("*Prefix")).Add(oneLine(
+		jen.Return(fold("PrefixOf").Call(key, jen.Lit(tokens)))))
 }

@@ -1,148 +1,133 @@
 package foldgen
 
 import (
-	"strings"
+	"fmt"
+	"go/doc"
 
 	"github.com/dave/jennifer/jen"
-
-	foldv1 "github.com/typedfold/fold/gen/go/fold/v1"
 )
 
-// rows writes the types that name the runtime's generic ones, the description, and the parser of entries.
-func (e *emitter) rows() {
-	e.doc("The types of the runtime for this table.")
-	e.Type().Defs(
-		e.id("*Row").Op("=").Add(e.keyedValue("Row")),
-		e.id("*Event").Op("=").Add(e.keyedValue("Event")),
-		e.id("*Rev").Op("=").Add(e.keyed("Rev")),
-		e.id("*Prefix").Op("=").Add(e.keyed("Prefix")),
-		e.id("*Option").Op("=").Add(fold("TableOption")),
-	)
+// types writes the table's types. Their comments also say what the functions are for that make or take them.
+func (e *emitter) types(g *jen.Group) {
+	key, hooks := e.name("*Key"), e.name("*Hooks")
+	comment(g, fmt.Sprintf("%s is the key %q in bucket %q.", key, e.Key(), e.Bucket))
+	g.Id(key).Add(e.keyStruct())
 
-	e.doc("%s describes the table to the runtime, which reads the options of its schema from the message's descriptor.", e.name("*Desc"))
-	e.Var().Add(e.id("*Desc")).Op("=").Add(fold("NewDesc")).Call(e.keyedValue("DescConfig").ValuesFunc(func(g *jen.Group) {
-		g.Line().Id("ParseKey").Op(":").Add(e.id("Parse*Key"))
-		switch {
-		case !e.KeyOnly():
-			g.Line().Id("KeyOf").Op(":").Add(e.id("*KeyOf"))
-		case e.Bound():
-			g.Line().Id("Bound").Op(":").Add(e.bound())
-		}
-		if e.Bind == foldv1.Bind_BIND_FILL && e.Bound() {
-			g.Line().Id("Fill").Op(":").Add(e.fill())
-		}
-		g.Line()
-	}))
+	comment(g, fmt.Sprintf("%s reads the rows of a fold; %s adds it to a builder, before its Start.", e.name("*Table"), e.name("Register*")))
+	if text := e.synopsis(); text != "" {
+		comment(g, text)
+	}
+	g.Add(e.id("*Table")).Struct(jen.Op("*").Add(e.keyedValue(e.tableType())))
+	comment(g, e.name("*Writer")+" writes rows to a bucket; it needs no fold, and is safe for concurrent use.")
+	g.Add(e.id("*Writer")).Struct(jen.Op("*").Add(e.keyedValue(e.writerType())))
 
-	e.doc("%s reads one entry of the bucket. It needs no fold and keeps nothing.", e.name("Parse*"))
-	e.Func().Add(e.id("Parse*")).Params(jen.Id("r").Add(fold("RawEntry"))).
-		Params(e.id("*Event"), jen.Op("*").Add(fold("Rejection"))).Block(
-		jen.Return(fold("ParseEvent").Call(e.id("*Desc"), jen.Id("r"))),
+	g.Add(e.id("*Row")).Op("=").Add(e.keyedValue("Row"))
+	g.Add(e.id("*Rows")).Op("=").Add(e.keyedValue("Rows"))
+	g.Add(e.id("*Event")).Op("=").Add(e.keyedValue("Event"))
+	g.Add(e.id("*Rev")).Op("=").Add(e.keyed("Rev"))
+	g.Add(e.id("*Prefix")).Op("=").Add(e.keyed("Prefix"))
+	g.Add(e.id("*Option")).Op("=").Add(fold("TableOption"))
+
+	comment(g, fmt.Sprintf("%s follow the fold. Embed %s, or use %s, whose funcs may be nil.",
+		hooks, e.name("Unimplemented*Hooks"), e.name("*HookFuncs")))
+	ctx := jen.Qual("context", "Context")
+	g.Id(hooks).Interface(
+		e.id("Load*").Params(ctx, e.id("*Rows")).Error().Comment("// once, before the first apply: the rows as they were on disk"),
+		e.id("Apply*").Params(ctx, jen.Index().Add(e.id("*Event"))).Error().Comment("// each batch, by revision, before it is durable"),
+		e.id("mustEmbedUnimplemented*Hooks").Params(),
 	)
+	g.Add(e.id("*HookFuncs")).Add(e.keyedValue("Hooks"))
+	g.Add(e.id("Unimplemented*Hooks")).Struct()
 }
 
-// handle writes the table's handle and its registration.
-func (e *emitter) handle() {
-	e.doc("%s reads the rows of a fold, %q in bucket %q. It is safe for concurrent use.", e.name("*Table"), e.Key(), e.Bucket)
-	if text := strings.TrimSpace(string(e.message.Comments.Leading)); text != "" {
-		comment(e.Group, "")
-		for line := range strings.SplitSeq(text, "\n") {
-			comment(e.Group, strings.TrimSpace(line))
-		}
+// synopsis is the first sentence of the message's comment, if it is no longer than a line.
+func (e *emitter) synopsis() string {
+	text := new(doc.Package).Synopsis(string(e.message.Comments.Leading))
+	if len(text) > lineWidth {
+		return ""
 	}
-	table, register := "Table", "Register"
+	return text
+}
+
+// keyStruct is the type of the key; variables of one type that stand side by side share a line.
+func (e *emitter) keyStruct() *jen.Statement {
+	var lines []jen.Code
+	for run := range e.runs(len(e.Vars)) {
+		var names []jen.Code
+		for _, i := range run {
+			names = append(names, jen.Id(e.Vars[i].GoName))
+		}
+		lines = append(lines, jen.List(names...).Add(e.goType(run[0])))
+	}
+	if len(lines) == 1 {
+		return jen.Op("struct").Values(lines[0])
+	}
+	return jen.Struct(lines...)
+}
+
+// tableType and writerType are the runtime's types behind the table's.
+func (e *emitter) tableType() string {
 	if !e.Ordered() {
-		table, register = "UnorderedTable", "RegisterUnordered"
+		return "UnorderedTable"
 	}
-	e.Type().Add(e.id("*Table")).Struct(jen.Op("*").Add(e.keyedValue(table)))
+	return "Table"
+}
 
-	e.doc("%s adds the table to a builder, before its Start.", e.name("Register*"))
-	e.Func().Add(e.id("Register*")).Params(jen.Id("b").Op("*").Add(fold("Builder")), jen.Id("opts_").Op("...").Add(e.id("*Option"))).
+func (e *emitter) writerType() string {
+	if e.KeyOnly() {
+		return "KeyedWriter"
+	}
+	return "Writer"
+}
+
+// handles writes the functions that make a table's handles.
+func (e *emitter) handles() {
+	register := "RegisterAs"
+	if !e.Ordered() {
+		register = "RegisterUnorderedAs"
+	}
+	e.function().Add(e.id("Register*")).Params(jen.Id("b").Op("*").Add(fold("Builder")), jen.Id("opts_").Op("...").Add(e.id("*Option"))).
 		Params(e.id("*Table"), jen.Error()).Block(
-		jen.List(jen.Id("t"), jen.Err()).Op(":=").Add(fold(register)).Call(jen.Id("b"), e.id("*Desc"), jen.Id("opts_").Op("...")),
-		jen.Return(e.id("*Table").Values(jen.Id("t")), jen.Err()),
+		jen.Return(fold(register).Types(e.id("*Table")).Call(jen.Id("b"), e.id("*Desc"), jen.Id("opts_").Op("..."))),
 	)
-
-	e.doc("At is the table as it was when the snapshot was taken.")
-	e.Func().Params(jen.Id("t").Add(e.id("*Table"))).Id("At").Params(jen.Id("s").Op("*").Add(fold("Snapshot"))).Add(e.id("*Table")).Block(
-		jen.Return(e.id("*Table").Values(jen.Id("t").Dot(table).Dot("At").Call(jen.Id("s")))),
+	e.function().Add(e.id("New*Writer")).Params(jen.Id("b").Add(fold("Bucket")), jen.Id("opts_").Op("...").Add(fold("WriterOption"))).
+		Add(e.id("*Writer")).Block(
+		jen.Return(e.id("*Writer").Values(fold("New"+e.writerType()).Call(jen.Id("b"), e.id("*Desc"), jen.Id("opts_").Op("...")))),
 	)
 }
 
-// hooks writes the interface of hooks, and the two ways to implement it.
+// hooks writes the option that registers hooks.
 func (e *emitter) hooks() {
-	ctx := func() *jen.Statement { return jen.Id("ctx").Qual("context", "Context") }
-	rows := func() *jen.Statement { return jen.Id("rows").Qual("iter", "Seq2").Types(e.id("*Row"), jen.Error()) }
-	events := func() *jen.Statement { return jen.Id("events").Index().Add(e.id("*Event")) }
-	load, apply, must := e.name("Load*"), e.name("Apply*"), e.name("mustEmbedUnimplemented*Hooks")
-
-	e.doc("%s follow the table inside the fold. Implementations embed %s.", e.name("*Hooks"), e.name("Unimplemented*Hooks"))
-	e.Type().Add(e.id("*Hooks")).InterfaceFunc(func(g *jen.Group) {
-		comment(g, load+" runs once, before the first "+apply+", with the rows as the fold was on disk.")
-		g.Id(load).Params(ctx(), rows()).Error()
-		comment(g, apply+" runs for each batch, in the order of revisions, before the batch is durable. After a crash it may",
-			"see a batch again.")
-		g.Id(apply).Params(ctx(), events()).Error()
-		g.Id(must).Params()
-	})
-
-	e.doc("%s is to be embedded: it has the hooks that its owner leaves out, those of later versions too.", e.name("Unimplemented*Hooks"))
-	e.Type().Add(e.id("Unimplemented*Hooks")).Struct()
-	embedded := func() *jen.Statement { return jen.Func().Params(e.id("Unimplemented*Hooks")) }
-	e.Line()
-	e.Add(embedded()).Id(load).Params(jen.Qual("context", "Context"), jen.Qual("iter", "Seq2").Types(e.id("*Row"), jen.Error())).Error().
-		Block(jen.Return(jen.Nil()))
-	e.Line()
-	e.Add(embedded()).Id(apply).Params(jen.Qual("context", "Context"), jen.Index().Add(e.id("*Event"))).Error().Block(jen.Return(jen.Nil()))
-	e.Line()
-	e.Add(embedded()).Id(must).Params().Block()
-
-	e.doc("%s are %s made of functions. Each may be nil.", e.name("*HookFuncs"), e.name("*Hooks"))
-	e.Type().Add(e.id("*HookFuncs")).Struct(
-		jen.Id("Load").Func().Params(ctx(), rows()).Error(),
-		jen.Id("Apply").Func().Params(ctx(), events()).Error(),
+	e.function().Add(e.id("With*Hooks")).Params(jen.Id("h").Add(e.id("*Hooks"))).Add(e.id("*Option")).Block(
+		jen.Return(fold("HooksOf").Types(e.id("*HookFuncs")).Call(
+			jen.Id("h"), e.id("*Hooks").Dot(e.name("Load*")), e.id("*Hooks").Dot(e.name("Apply*")))),
 	)
-	e.hookFunc("Load", load, rows(), "rows")
-	e.hookFunc("Apply", apply, events(), "events")
-	e.Line()
-	e.Func().Params(e.id("*HookFuncs")).Id(must).Params().Block()
-	e.withHooks(load, apply)
 }
 
 // hookFunc writes the method that calls one function of the hook functions.
-func (e *emitter) hookFunc(field, method string, param *jen.Statement, arg string) {
-	e.doc("%s calls %s.", method, field)
-	e.Func().Params(jen.Id("h").Add(e.id("*HookFuncs"))).Id(method).Params(jen.Id("ctx").Qual("context", "Context"), param).Error().Block(
-		jen.If(jen.Id("h").Dot(field).Op("==").Nil()).Block(jen.Return(jen.Nil())),
-		jen.Return(jen.Id("h").Dot(field).Call(jen.Id("ctx"), jen.Id(arg))),
+func (e *emitter) hookFunc(field, arg string, argType *jen.Statement) {
+	e.Func().Params(jen.Id("h").Add(e.id("*HookFuncs"))).Add(e.id(field+"*")).
+		Params(jen.Id("ctx").Qual("context", "Context"), jen.Id(arg).Add(argType)).Error().Block(
+		jen.Return(fold("CallHook").Call(jen.Id("ctx"), jen.Id("h").Dot(field), jen.Id(arg))),
 	)
 }
 
-func (e *emitter) withHooks(load, apply string) {
-	hooks := func(values ...jen.Code) *jen.Statement {
-		return fold("WithHooks").Call(e.keyedValue("Hooks").Values(values...))
-	}
-	e.doc("%s registers the table with hooks; nil is none.", e.name("With*Hooks"))
-	e.Func().Add(e.id("With*Hooks")).Params(jen.Id("h").Add(e.id("*Hooks"))).Add(e.id("*Option")).Block(
-		jen.Switch(jen.Id("f").Op(":=").Id("h").Assert(jen.Type())).Block(
-			jen.Case(jen.Nil()).Block(jen.Return(hooks())),
-			jen.Case(e.id("*HookFuncs")).Block(jen.Return(hooks(
-				jen.Id("Load").Op(":").Id("f").Dot("Load"), jen.Id("Apply").Op(":").Id("f").Dot("Apply")))),
-		),
-		jen.Return(hooks(jen.Id("Load").Op(":").Id("h").Dot(load), jen.Id("Apply").Op(":").Id("h").Dot(apply))),
-	)
-}
+// methods writes the short ones, most of which fit on a line.
+func (e *emitter) methods() {
+	e.Line()
+	comment(e.Group, e.name("Parse*")+" reads one entry of the bucket; it needs no fold and keeps nothing.")
+	e.Func().Add(e.id("Parse*")).Params(jen.Id("r").Add(fold("RawEntry"))).Params(e.id("*Event"), jen.Op("*").Add(fold("Rejection"))).
+		Add(oneLine(jen.Return(e.id("*Desc").Dot("Parse").Call(jen.Id("r")))))
+	e.Func().Params(jen.Id("k").Add(e.id("*Key"))).Id("String").Params().String().Add(oneLine(jen.Return(fold("KeyString").Call(jen.Id("k")))))
+	e.Func().Params(jen.Id("t").Add(e.id("*Table"))).Id("At").Params(jen.Id("s").Op("*").Add(fold("Snapshot"))).Add(e.id("*Table")).
+		Add(oneLine(jen.Return(e.id("*Table").Values(jen.Id("t").Dot(e.tableType()).Dot("At").Call(jen.Id("s"))))))
 
-func (e *emitter) writer() {
-	e.doc("%s writes rows to a bucket. It is safe for concurrent use.", e.name("*Writer"))
-	writer := "Writer"
-	if e.KeyOnly() {
-		writer = "KeyedWriter"
-	}
-	e.Type().Add(e.id("*Writer")).Struct(jen.Op("*").Add(e.keyedValue(writer)))
-
-	e.doc("%s is a writer for a bucket; it needs no fold.", e.name("New*Writer"))
-	e.Func().Add(e.id("New*Writer")).Params(jen.Id("b").Add(fold("Bucket")), jen.Id("opts_").Op("...").Add(fold("WriterOption"))).Add(e.id("*Writer")).Block(
-		jen.Return(e.id("*Writer").Values(fold("New"+writer).Call(jen.Id("b"), e.id("*Desc"), jen.Id("opts_").Op("...")))),
-	)
+	ctx := jen.Qual("context", "Context")
+	none, funcs := e.id("Unimplemented*Hooks"), e.id("*HookFuncs")
+	e.Func().Params(none).Add(e.id("Load*")).Params(ctx, e.id("*Rows")).Error().Add(oneLine(jen.Return(jen.Nil())))
+	e.Func().Params(none).Add(e.id("Apply*")).Params(ctx, jen.Index().Add(e.id("*Event"))).Error().Add(oneLine(jen.Return(jen.Nil())))
+	e.Func().Params(none).Add(e.id("mustEmbedUnimplemented*Hooks")).Params().Block()
+	e.Func().Params(funcs).Add(e.id("mustEmbedUnimplemented*Hooks")).Params().Block()
+	e.hookFunc("Load", "rows", e.id("*Rows"))
+	e.hookFunc("Apply", "events", jen.Index().Add(e.id("*Event")))
 }

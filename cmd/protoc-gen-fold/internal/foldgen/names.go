@@ -19,7 +19,7 @@ var locals = []string{"b", "ctx", "dst", "err", "events", "f", "h", "k", "key", 
 func (t *table) names() []string {
 	g := t.GoName
 	names := []string{
-		g + "Key", "Parse" + g + "Key", g + "Desc", g + "Row", g + "Event", g + "Rev", g + "Prefix", g + "Option",
+		g + "Key", "Parse" + g + "Key", g + "Desc", g + "Row", g + "Rows", g + "Event", g + "Rev", g + "Prefix", g + "Option",
 		g + "All", "Parse" + g, g + "Table", "Register" + g, g + "Hooks", "Unimplemented" + g + "Hooks", g + "HookFuncs",
 		"With" + g + "Hooks", g + "Writer", "New" + g + "Writer",
 	}
@@ -104,6 +104,9 @@ func setImports(out *jen.File, f *file) {
 			if e := fields[len(fields)-1].Enum; e != nil {
 				add(e.GoIdent.GoImportPath, f.packageNames[e.GoIdent.GoImportPath])
 			}
+		}
+		for _, e := range t.indexEnums() {
+			add(e.GoIdent.GoImportPath, f.packageNames[e.GoIdent.GoImportPath])
 		}
 	}
 	slices.SortFunc(imports, func(a, b imported) int { return cmp.Compare(a.path, b.path) })

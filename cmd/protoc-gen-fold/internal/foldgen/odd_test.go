@@ -21,6 +21,11 @@ message Route {
   option (fold.v1.table) = {key: "route.{tenant}" bucket: "b"};
   string tenant = 1;
 }
+// +build ignore
+message Other {
+  option (fold.v1.table) = {key: "other.{tenant}" bucket: "b"};
+  string tenant = 1;
+}
 `, "\n", "\r\n")})
 	if err != nil {
 		t.Fatal(err)
@@ -35,15 +40,17 @@ message Route {
 			t.Errorf("the code has the line %q", line)
 		}
 	}
-	if !strings.Contains(code, "// + build ignore\n") {
-		t.Errorf("the comment is not there:\n%s", code)
+	for _, want := range []string{"\t// + build ignore\n", "\t// */ first go:build ignore "} {
+		if !strings.Contains(code, want) {
+			t.Errorf("no comment %q in:\n%s", want, code)
+		}
 	}
 }
 
 // TestAliases: a package is imported under a name that Go takes, and that the file does not declare.
 func TestAliases(t *testing.T) {
 	for name, want := range map[string]string{
-		"init": "initpb", "RouteKey": "RouteKeypb", "RouteByMode": "RouteByModepb", "RouteRows": "RouteRows", "string": "stringpb", "fold": "foldpb", "k": "kpb",
+		"init": "initpb", "RouteKey": "RouteKeypb", "RouteByMode": "RouteByModepb", "RouteRows": "RouteRowspb", "RouteLines": "RouteLines", "string": "stringpb", "fold": "foldpb", "k": "kpb",
 	} {
 		req, err := compile(sources{
 			"e/e.proto": `syntax = "proto3"; package e; option go_package = "example.com/e;` + name + `"; enum Mode { MODE_UNSPECIFIED = 0; }`,

@@ -12,7 +12,7 @@ import (
 const _ = fold.SupportsGen1
 
 type (
-	// BinaryKey is "binary.{id}" in bucket "test"; errors about it are *fold.Rejection.
+	// BinaryKey is the key "binary.{id}" in bucket "test".
 	BinaryKey struct{ ID string }
 	// BinaryTable reads the rows of a fold; RegisterBinary adds it to a builder, before its Start.
 	// Binary is the usual table, with a rich value.
@@ -29,7 +29,7 @@ type (
 	BinaryRev    = fold.Rev[BinaryKey]
 	BinaryPrefix = fold.Prefix[BinaryKey]
 	BinaryOption = fold.TableOption
-	// BinaryHooks follow the table inside the fold. Embed UnimplementedBinaryHooks, or use BinaryHookFuncs, any of which may be nil.
+	// BinaryHooks follow the fold. Embed UnimplementedBinaryHooks, or use BinaryHookFuncs, whose funcs may be nil.
 	BinaryHooks interface {
 		LoadBinary(context.Context, BinaryRows) error     // once, before the first apply: the rows as they were on disk
 		ApplyBinary(context.Context, []BinaryEvent) error // each batch, by revision, before it is durable
@@ -37,7 +37,7 @@ type (
 	}
 	BinaryHookFuncs          fold.Hooks[BinaryKey, *codecv1.Binary]
 	UnimplementedBinaryHooks struct{}
-	// JsonKey is "json.{id}.{n}" in bucket "test"; errors about it are *fold.Rejection.
+	// JsonKey is the key "json.{id}.{n}" in bucket "test".
 	JsonKey struct {
 		ID string
 		N  int64
@@ -57,7 +57,7 @@ type (
 	JsonRev    = fold.Rev[JsonKey]
 	JsonPrefix = fold.Prefix[JsonKey]
 	JsonOption = fold.TableOption
-	// JsonHooks follow the table inside the fold. Embed UnimplementedJsonHooks, or use JsonHookFuncs, any of which may be nil.
+	// JsonHooks follow the fold. Embed UnimplementedJsonHooks, or use JsonHookFuncs, whose funcs may be nil.
 	JsonHooks interface {
 		LoadJson(context.Context, JsonRows) error     // once, before the first apply: the rows as they were on disk
 		ApplyJson(context.Context, []JsonEvent) error // each batch, by revision, before it is durable
@@ -65,7 +65,7 @@ type (
 	}
 	JsonHookFuncs          fold.Hooks[JsonKey, *codecv1.Json]
 	UnimplementedJsonHooks struct{}
-	// JsonFilledKey is "jsonfilled.{id}.{at}" in bucket "test"; errors about it are *fold.Rejection.
+	// JsonFilledKey is the key "jsonfilled.{id}.{at}" in bucket "test".
 	JsonFilledKey struct {
 		ID string
 		At fold.Time
@@ -85,7 +85,7 @@ type (
 	JsonFilledRev    = fold.Rev[JsonFilledKey]
 	JsonFilledPrefix = fold.Prefix[JsonFilledKey]
 	JsonFilledOption = fold.TableOption
-	// JsonFilledHooks follow the table inside the fold. Embed UnimplementedJsonFilledHooks, or use JsonFilledHookFuncs, any of which may be nil.
+	// JsonFilledHooks follow the fold. Embed UnimplementedJsonFilledHooks, or use JsonFilledHookFuncs, whose funcs may be nil.
 	JsonFilledHooks interface {
 		LoadJsonFilled(context.Context, JsonFilledRows) error     // once, before the first apply: the rows as they were on disk
 		ApplyJsonFilled(context.Context, []JsonFilledEvent) error // each batch, by revision, before it is durable
@@ -93,7 +93,7 @@ type (
 	}
 	JsonFilledHookFuncs          fold.Hooks[JsonFilledKey, *codecv1.JsonFilled]
 	UnimplementedJsonFilledHooks struct{}
-	// RawBytesKey is "raw.{id}.{part}" in bucket "test"; errors about it are *fold.Rejection.
+	// RawBytesKey is the key "raw.{id}.{part}" in bucket "test".
 	RawBytesKey struct {
 		ID   string
 		Part uint32
@@ -113,7 +113,7 @@ type (
 	RawBytesRev    = fold.Rev[RawBytesKey]
 	RawBytesPrefix = fold.Prefix[RawBytesKey]
 	RawBytesOption = fold.TableOption
-	// RawBytesHooks follow the table inside the fold. Embed UnimplementedRawBytesHooks, or use RawBytesHookFuncs, any of which may be nil.
+	// RawBytesHooks follow the fold. Embed UnimplementedRawBytesHooks, or use RawBytesHookFuncs, whose funcs may be nil.
 	RawBytesHooks interface {
 		LoadRawBytes(context.Context, RawBytesRows) error     // once, before the first apply: the rows as they were on disk
 		ApplyRawBytes(context.Context, []RawBytesEvent) error // each batch, by revision, before it is durable
@@ -121,7 +121,7 @@ type (
 	}
 	RawBytesHookFuncs          fold.Hooks[RawBytesKey, *codecv1.RawBytes]
 	UnimplementedRawBytesHooks struct{}
-	// RawTextKey is "text.{name}" in bucket "test"; errors about it are *fold.Rejection.
+	// RawTextKey is the key "text.{name}" in bucket "test".
 	RawTextKey struct{ Name string }
 	// RawTextTable reads the rows of a fold; RegisterRawText adds it to a builder, before its Start.
 	// RawText is text, and its key is in no field.
@@ -138,7 +138,7 @@ type (
 	RawTextRev    = fold.Rev[RawTextKey]
 	RawTextPrefix = fold.Prefix[RawTextKey]
 	RawTextOption = fold.TableOption
-	// RawTextHooks follow the table inside the fold. Embed UnimplementedRawTextHooks, or use RawTextHookFuncs, any of which may be nil.
+	// RawTextHooks follow the fold. Embed UnimplementedRawTextHooks, or use RawTextHookFuncs, whose funcs may be nil.
 	RawTextHooks interface {
 		LoadRawText(context.Context, RawTextRows) error     // once, before the first apply: the rows as they were on disk
 		ApplyRawText(context.Context, []RawTextEvent) error // each batch, by revision, before it is durable
@@ -146,7 +146,7 @@ type (
 	}
 	RawTextHookFuncs          fold.Hooks[RawTextKey, *codecv1.RawText]
 	UnimplementedRawTextHooks struct{}
-	// RawOneKey is "rawone" in bucket "test"; errors about it are *fold.Rejection.
+	// RawOneKey is the key "rawone" in bucket "test".
 	RawOneKey struct{}
 	// RawOneTable reads the rows of a fold; RegisterRawOne adds it to a builder, before its Start.
 	// RawOne has one row.
@@ -163,7 +163,7 @@ type (
 	RawOneRev    = fold.Rev[RawOneKey]
 	RawOnePrefix = fold.Prefix[RawOneKey]
 	RawOneOption = fold.TableOption
-	// RawOneHooks follow the table inside the fold. Embed UnimplementedRawOneHooks, or use RawOneHookFuncs, any of which may be nil.
+	// RawOneHooks follow the fold. Embed UnimplementedRawOneHooks, or use RawOneHookFuncs, whose funcs may be nil.
 	RawOneHooks interface {
 		LoadRawOne(context.Context, RawOneRows) error     // once, before the first apply: the rows as they were on disk
 		ApplyRawOne(context.Context, []RawOneEvent) error // each batch, by revision, before it is durable
@@ -171,7 +171,7 @@ type (
 	}
 	RawOneHookFuncs          fold.Hooks[RawOneKey, *codecv1.RawOne]
 	UnimplementedRawOneHooks struct{}
-	// AnyRawKey is "anyraw.{id}" in bucket "test"; errors about it are *fold.Rejection.
+	// AnyRawKey is the key "anyraw.{id}" in bucket "test".
 	AnyRawKey struct{ ID string }
 	// AnyRawTable reads the rows of a fold; RegisterAnyRaw adds it to a builder, before its Start.
 	// AnyRaw reads whatever its header says, and any bytes as they are without one.
@@ -188,7 +188,7 @@ type (
 	AnyRawRev    = fold.Rev[AnyRawKey]
 	AnyRawPrefix = fold.Prefix[AnyRawKey]
 	AnyRawOption = fold.TableOption
-	// AnyRawHooks follow the table inside the fold. Embed UnimplementedAnyRawHooks, or use AnyRawHookFuncs, any of which may be nil.
+	// AnyRawHooks follow the fold. Embed UnimplementedAnyRawHooks, or use AnyRawHookFuncs, whose funcs may be nil.
 	AnyRawHooks interface {
 		LoadAnyRaw(context.Context, AnyRawRows) error     // once, before the first apply: the rows as they were on disk
 		ApplyAnyRaw(context.Context, []AnyRawEvent) error // each batch, by revision, before it is durable
@@ -196,7 +196,7 @@ type (
 	}
 	AnyRawHookFuncs          fold.Hooks[AnyRawKey, *codecv1.AnyRaw]
 	UnimplementedAnyRawHooks struct{}
-	// AnyJsonKey is "anyjson.{id}" in bucket "test"; errors about it are *fold.Rejection.
+	// AnyJsonKey is the key "anyjson.{id}" in bucket "test".
 	AnyJsonKey struct{ ID string }
 	// AnyJsonTable reads the rows of a fold; RegisterAnyJson adds it to a builder, before its Start.
 	// AnyJson tries JSON first.
@@ -213,7 +213,7 @@ type (
 	AnyJsonRev    = fold.Rev[AnyJsonKey]
 	AnyJsonPrefix = fold.Prefix[AnyJsonKey]
 	AnyJsonOption = fold.TableOption
-	// AnyJsonHooks follow the table inside the fold. Embed UnimplementedAnyJsonHooks, or use AnyJsonHookFuncs, any of which may be nil.
+	// AnyJsonHooks follow the fold. Embed UnimplementedAnyJsonHooks, or use AnyJsonHookFuncs, whose funcs may be nil.
 	AnyJsonHooks interface {
 		LoadAnyJson(context.Context, AnyJsonRows) error     // once, before the first apply: the rows as they were on disk
 		ApplyAnyJson(context.Context, []AnyJsonEvent) error // each batch, by revision, before it is durable
@@ -221,7 +221,7 @@ type (
 	}
 	AnyJsonHookFuncs          fold.Hooks[AnyJsonKey, *codecv1.AnyJson]
 	UnimplementedAnyJsonHooks struct{}
-	// AnyBinaryKey is "anybinary.{id}" in bucket "test"; errors about it are *fold.Rejection.
+	// AnyBinaryKey is the key "anybinary.{id}" in bucket "test".
 	AnyBinaryKey struct{ ID string }
 	// AnyBinaryTable reads the rows of a fold; RegisterAnyBinary adds it to a builder, before its Start.
 	// AnyBinary tries binary first, and loses its row when the newest value is rejected.
@@ -238,7 +238,7 @@ type (
 	AnyBinaryRev    = fold.Rev[AnyBinaryKey]
 	AnyBinaryPrefix = fold.Prefix[AnyBinaryKey]
 	AnyBinaryOption = fold.TableOption
-	// AnyBinaryHooks follow the table inside the fold. Embed UnimplementedAnyBinaryHooks, or use AnyBinaryHookFuncs, any of which may be nil.
+	// AnyBinaryHooks follow the fold. Embed UnimplementedAnyBinaryHooks, or use AnyBinaryHookFuncs, whose funcs may be nil.
 	AnyBinaryHooks interface {
 		LoadAnyBinary(context.Context, AnyBinaryRows) error     // once, before the first apply: the rows as they were on disk
 		ApplyAnyBinary(context.Context, []AnyBinaryEvent) error // each batch, by revision, before it is durable
@@ -246,7 +246,7 @@ type (
 	}
 	AnyBinaryHookFuncs          fold.Hooks[AnyBinaryKey, *codecv1.AnyBinary]
 	UnimplementedAnyBinaryHooks struct{}
-	// CheckedKey is "checked.{id}" in bucket "test"; errors about it are *fold.Rejection.
+	// CheckedKey is the key "checked.{id}" in bucket "test".
 	CheckedKey struct{ ID string }
 	// CheckedTable reads the rows of a fold; RegisterChecked adds it to a builder, before its Start.
 	// Checked is judged by a validator.
@@ -263,7 +263,7 @@ type (
 	CheckedRev    = fold.Rev[CheckedKey]
 	CheckedPrefix = fold.Prefix[CheckedKey]
 	CheckedOption = fold.TableOption
-	// CheckedHooks follow the table inside the fold. Embed UnimplementedCheckedHooks, or use CheckedHookFuncs, any of which may be nil.
+	// CheckedHooks follow the fold. Embed UnimplementedCheckedHooks, or use CheckedHookFuncs, whose funcs may be nil.
 	CheckedHooks interface {
 		LoadChecked(context.Context, CheckedRows) error     // once, before the first apply: the rows as they were on disk
 		ApplyChecked(context.Context, []CheckedEvent) error // each batch, by revision, before it is durable
@@ -271,7 +271,7 @@ type (
 	}
 	CheckedHookFuncs          fold.Hooks[CheckedKey, *codecv1.Checked]
 	UnimplementedCheckedHooks struct{}
-	// CheckedFilledKey is "checkedfilled.{id}" in bucket "test"; errors about it are *fold.Rejection.
+	// CheckedFilledKey is the key "checkedfilled.{id}" in bucket "test".
 	CheckedFilledKey struct{ ID string }
 	// CheckedFilledTable reads the rows of a fold; RegisterCheckedFilled adds it to a builder, before its Start.
 	// CheckedFilled is judged after it was filled.
@@ -288,7 +288,7 @@ type (
 	CheckedFilledRev    = fold.Rev[CheckedFilledKey]
 	CheckedFilledPrefix = fold.Prefix[CheckedFilledKey]
 	CheckedFilledOption = fold.TableOption
-	// CheckedFilledHooks follow the table inside the fold. Embed UnimplementedCheckedFilledHooks, or use CheckedFilledHookFuncs, any of which may be nil.
+	// CheckedFilledHooks follow the fold. Embed UnimplementedCheckedFilledHooks, or use CheckedFilledHookFuncs, whose funcs may be nil.
 	CheckedFilledHooks interface {
 		LoadCheckedFilled(context.Context, CheckedFilledRows) error     // once, before the first apply: the rows as they were on disk
 		ApplyCheckedFilled(context.Context, []CheckedFilledEvent) error // each batch, by revision, before it is durable
@@ -296,7 +296,7 @@ type (
 	}
 	CheckedFilledHookFuncs          fold.Hooks[CheckedFilledKey, *codecv1.CheckedFilled]
 	UnimplementedCheckedFilledHooks struct{}
-	// CheckedHaltKey is "checkedhalt.{id}" in bucket "test"; errors about it are *fold.Rejection.
+	// CheckedHaltKey is the key "checkedhalt.{id}" in bucket "test".
 	CheckedHaltKey struct{ ID string }
 	// CheckedHaltTable reads the rows of a fold; RegisterCheckedHalt adds it to a builder, before its Start.
 	// CheckedHalt stops the fold at a value that the validator refuses.
@@ -313,7 +313,7 @@ type (
 	CheckedHaltRev    = fold.Rev[CheckedHaltKey]
 	CheckedHaltPrefix = fold.Prefix[CheckedHaltKey]
 	CheckedHaltOption = fold.TableOption
-	// CheckedHaltHooks follow the table inside the fold. Embed UnimplementedCheckedHaltHooks, or use CheckedHaltHookFuncs, any of which may be nil.
+	// CheckedHaltHooks follow the fold. Embed UnimplementedCheckedHaltHooks, or use CheckedHaltHookFuncs, whose funcs may be nil.
 	CheckedHaltHooks interface {
 		LoadCheckedHalt(context.Context, CheckedHaltRows) error     // once, before the first apply: the rows as they were on disk
 		ApplyCheckedHalt(context.Context, []CheckedHaltEvent) error // each batch, by revision, before it is durable
@@ -361,6 +361,7 @@ func BinaryKeyOf(m *codecv1.Binary) (BinaryKey, error) {
 	return BinaryKey{ID: m.GetId()}, nil
 }
 
+// BinaryAll is every row of the table.
 func BinaryAll() BinaryPrefix { return fold.PrefixOf(BinaryKey{}, 1) }
 
 func RegisterBinary(b *fold.Builder, opts_ ...BinaryOption) (BinaryTable, error) {
@@ -375,21 +376,20 @@ func WithBinaryHooks(h BinaryHooks) BinaryOption {
 	return fold.HooksOf[BinaryHookFuncs](h, BinaryHooks.LoadBinary, BinaryHooks.ApplyBinary)
 }
 
-func (h BinaryHookFuncs) LoadBinary(ctx context.Context, rows BinaryRows) error {
-	return fold.CallHook(ctx, h.Load, rows)
-}
-
-func (h BinaryHookFuncs) ApplyBinary(ctx context.Context, events []BinaryEvent) error {
-	return fold.CallHook(ctx, h.Apply, events)
-}
-
-func (k BinaryKey) String() string                                                { return fold.KeyString(k) }
+// ParseBinary reads one entry of the bucket; it needs no fold and keeps nothing.
 func ParseBinary(r fold.RawEntry) (BinaryEvent, *fold.Rejection)                  { return BinaryDesc.Parse(r) }
+func (k BinaryKey) String() string                                                { return fold.KeyString(k) }
 func (t BinaryTable) At(s *fold.Snapshot) BinaryTable                             { return BinaryTable{t.Table.At(s)} }
 func (UnimplementedBinaryHooks) LoadBinary(context.Context, BinaryRows) error     { return nil }
 func (UnimplementedBinaryHooks) ApplyBinary(context.Context, []BinaryEvent) error { return nil }
 func (UnimplementedBinaryHooks) mustEmbedUnimplementedBinaryHooks()               {}
 func (BinaryHookFuncs) mustEmbedUnimplementedBinaryHooks()                        {}
+func (h BinaryHookFuncs) LoadBinary(ctx context.Context, rows BinaryRows) error {
+	return fold.CallHook(ctx, h.Load, rows)
+}
+func (h BinaryHookFuncs) ApplyBinary(ctx context.Context, events []BinaryEvent) error {
+	return fold.CallHook(ctx, h.Apply, events)
+}
 
 func (k JsonKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "json").ESC(k.ID).Int(k.N).End()
@@ -404,6 +404,7 @@ func JsonKeyOf(m *codecv1.Json) (JsonKey, error) {
 	return JsonKey{ID: m.GetId(), N: m.GetN()}, nil
 }
 
+// JsonAll is every row of the table; JsonByID and the like are the rows whose key begins so.
 func JsonAll() JsonPrefix            { return fold.PrefixOf(JsonKey{}, 1) }
 func JsonByID(id_ string) JsonPrefix { return fold.PrefixOf(JsonKey{ID: id_}, 2) }
 
@@ -419,21 +420,20 @@ func WithJsonHooks(h JsonHooks) JsonOption {
 	return fold.HooksOf[JsonHookFuncs](h, JsonHooks.LoadJson, JsonHooks.ApplyJson)
 }
 
-func (h JsonHookFuncs) LoadJson(ctx context.Context, rows JsonRows) error {
-	return fold.CallHook(ctx, h.Load, rows)
-}
-
-func (h JsonHookFuncs) ApplyJson(ctx context.Context, events []JsonEvent) error {
-	return fold.CallHook(ctx, h.Apply, events)
-}
-
-func (k JsonKey) String() string                                            { return fold.KeyString(k) }
+// ParseJson reads one entry of the bucket; it needs no fold and keeps nothing.
 func ParseJson(r fold.RawEntry) (JsonEvent, *fold.Rejection)                { return JsonDesc.Parse(r) }
+func (k JsonKey) String() string                                            { return fold.KeyString(k) }
 func (t JsonTable) At(s *fold.Snapshot) JsonTable                           { return JsonTable{t.Table.At(s)} }
 func (UnimplementedJsonHooks) LoadJson(context.Context, JsonRows) error     { return nil }
 func (UnimplementedJsonHooks) ApplyJson(context.Context, []JsonEvent) error { return nil }
 func (UnimplementedJsonHooks) mustEmbedUnimplementedJsonHooks()             {}
 func (JsonHookFuncs) mustEmbedUnimplementedJsonHooks()                      {}
+func (h JsonHookFuncs) LoadJson(ctx context.Context, rows JsonRows) error {
+	return fold.CallHook(ctx, h.Load, rows)
+}
+func (h JsonHookFuncs) ApplyJson(ctx context.Context, events []JsonEvent) error {
+	return fold.CallHook(ctx, h.Apply, events)
+}
 
 func (k JsonFilledKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "jsonfilled").ESC(k.ID).Time("at", k.At).End()
@@ -449,6 +449,7 @@ func JsonFilledKeyOf(m *codecv1.JsonFilled) (JsonFilledKey, error) {
 	return fold.FieldsKey(&f, JsonFilledKey{ID: m.GetId(), At: f.Time("at", m.GetAt())})
 }
 
+// JsonFilledAll is every row of the table; JsonFilledByID and the like are the rows whose key begins so.
 func JsonFilledAll() JsonFilledPrefix            { return fold.PrefixOf(JsonFilledKey{}, 1) }
 func JsonFilledByID(id_ string) JsonFilledPrefix { return fold.PrefixOf(JsonFilledKey{ID: id_}, 2) }
 
@@ -464,18 +465,11 @@ func WithJsonFilledHooks(h JsonFilledHooks) JsonFilledOption {
 	return fold.HooksOf[JsonFilledHookFuncs](h, JsonFilledHooks.LoadJsonFilled, JsonFilledHooks.ApplyJsonFilled)
 }
 
-func (h JsonFilledHookFuncs) LoadJsonFilled(ctx context.Context, rows JsonFilledRows) error {
-	return fold.CallHook(ctx, h.Load, rows)
-}
-
-func (h JsonFilledHookFuncs) ApplyJsonFilled(ctx context.Context, events []JsonFilledEvent) error {
-	return fold.CallHook(ctx, h.Apply, events)
-}
-
-func (k JsonFilledKey) String() string { return fold.KeyString(k) }
+// ParseJsonFilled reads one entry of the bucket; it needs no fold and keeps nothing.
 func ParseJsonFilled(r fold.RawEntry) (JsonFilledEvent, *fold.Rejection) {
 	return JsonFilledDesc.Parse(r)
 }
+func (k JsonFilledKey) String() string                                                    { return fold.KeyString(k) }
 func (t JsonFilledTable) At(s *fold.Snapshot) JsonFilledTable                             { return JsonFilledTable{t.Table.At(s)} }
 func (UnimplementedJsonFilledHooks) LoadJsonFilled(context.Context, JsonFilledRows) error { return nil }
 func (UnimplementedJsonFilledHooks) ApplyJsonFilled(context.Context, []JsonFilledEvent) error {
@@ -483,6 +477,12 @@ func (UnimplementedJsonFilledHooks) ApplyJsonFilled(context.Context, []JsonFille
 }
 func (UnimplementedJsonFilledHooks) mustEmbedUnimplementedJsonFilledHooks() {}
 func (JsonFilledHookFuncs) mustEmbedUnimplementedJsonFilledHooks()          {}
+func (h JsonFilledHookFuncs) LoadJsonFilled(ctx context.Context, rows JsonFilledRows) error {
+	return fold.CallHook(ctx, h.Load, rows)
+}
+func (h JsonFilledHookFuncs) ApplyJsonFilled(ctx context.Context, events []JsonFilledEvent) error {
+	return fold.CallHook(ctx, h.Apply, events)
+}
 
 func (k RawBytesKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "raw").ESC(k.ID).Uint(uint64(k.Part)).End()
@@ -497,6 +497,7 @@ func RawBytesKeyOf(m *codecv1.RawBytes) (RawBytesKey, error) {
 	return RawBytesKey{ID: m.GetId(), Part: m.GetPart()}, nil
 }
 
+// RawBytesAll is every row of the table; RawBytesByID and the like are the rows whose key begins so.
 func RawBytesAll() RawBytesPrefix            { return fold.PrefixOf(RawBytesKey{}, 1) }
 func RawBytesByID(id_ string) RawBytesPrefix { return fold.PrefixOf(RawBytesKey{ID: id_}, 2) }
 
@@ -512,21 +513,20 @@ func WithRawBytesHooks(h RawBytesHooks) RawBytesOption {
 	return fold.HooksOf[RawBytesHookFuncs](h, RawBytesHooks.LoadRawBytes, RawBytesHooks.ApplyRawBytes)
 }
 
-func (h RawBytesHookFuncs) LoadRawBytes(ctx context.Context, rows RawBytesRows) error {
-	return fold.CallHook(ctx, h.Load, rows)
-}
-
-func (h RawBytesHookFuncs) ApplyRawBytes(ctx context.Context, events []RawBytesEvent) error {
-	return fold.CallHook(ctx, h.Apply, events)
-}
-
-func (k RawBytesKey) String() string                                                    { return fold.KeyString(k) }
+// ParseRawBytes reads one entry of the bucket; it needs no fold and keeps nothing.
 func ParseRawBytes(r fold.RawEntry) (RawBytesEvent, *fold.Rejection)                    { return RawBytesDesc.Parse(r) }
+func (k RawBytesKey) String() string                                                    { return fold.KeyString(k) }
 func (t RawBytesTable) At(s *fold.Snapshot) RawBytesTable                               { return RawBytesTable{t.Table.At(s)} }
 func (UnimplementedRawBytesHooks) LoadRawBytes(context.Context, RawBytesRows) error     { return nil }
 func (UnimplementedRawBytesHooks) ApplyRawBytes(context.Context, []RawBytesEvent) error { return nil }
 func (UnimplementedRawBytesHooks) mustEmbedUnimplementedRawBytesHooks()                 {}
 func (RawBytesHookFuncs) mustEmbedUnimplementedRawBytesHooks()                          {}
+func (h RawBytesHookFuncs) LoadRawBytes(ctx context.Context, rows RawBytesRows) error {
+	return fold.CallHook(ctx, h.Load, rows)
+}
+func (h RawBytesHookFuncs) ApplyRawBytes(ctx context.Context, events []RawBytesEvent) error {
+	return fold.CallHook(ctx, h.Apply, events)
+}
 
 func (k RawTextKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "text").ESC(k.Name).End()
@@ -537,6 +537,7 @@ func ParseRawTextKey(key string) (RawTextKey, error) {
 	return fold.ParsedKey(&r, RawTextKey{Name: r.ESC("name")})
 }
 
+// RawTextAll is every row of the table.
 func RawTextAll() RawTextPrefix { return fold.PrefixOf(RawTextKey{}, 1) }
 
 func RegisterRawText(b *fold.Builder, opts_ ...RawTextOption) (RawTextTable, error) {
@@ -551,21 +552,20 @@ func WithRawTextHooks(h RawTextHooks) RawTextOption {
 	return fold.HooksOf[RawTextHookFuncs](h, RawTextHooks.LoadRawText, RawTextHooks.ApplyRawText)
 }
 
-func (h RawTextHookFuncs) LoadRawText(ctx context.Context, rows RawTextRows) error {
-	return fold.CallHook(ctx, h.Load, rows)
-}
-
-func (h RawTextHookFuncs) ApplyRawText(ctx context.Context, events []RawTextEvent) error {
-	return fold.CallHook(ctx, h.Apply, events)
-}
-
-func (k RawTextKey) String() string                                                  { return fold.KeyString(k) }
+// ParseRawText reads one entry of the bucket; it needs no fold and keeps nothing.
 func ParseRawText(r fold.RawEntry) (RawTextEvent, *fold.Rejection)                   { return RawTextDesc.Parse(r) }
+func (k RawTextKey) String() string                                                  { return fold.KeyString(k) }
 func (t RawTextTable) At(s *fold.Snapshot) RawTextTable                              { return RawTextTable{t.Table.At(s)} }
 func (UnimplementedRawTextHooks) LoadRawText(context.Context, RawTextRows) error     { return nil }
 func (UnimplementedRawTextHooks) ApplyRawText(context.Context, []RawTextEvent) error { return nil }
 func (UnimplementedRawTextHooks) mustEmbedUnimplementedRawTextHooks()                {}
 func (RawTextHookFuncs) mustEmbedUnimplementedRawTextHooks()                         {}
+func (h RawTextHookFuncs) LoadRawText(ctx context.Context, rows RawTextRows) error {
+	return fold.CallHook(ctx, h.Load, rows)
+}
+func (h RawTextHookFuncs) ApplyRawText(ctx context.Context, events []RawTextEvent) error {
+	return fold.CallHook(ctx, h.Apply, events)
+}
 
 func (k RawOneKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "rawone").End()
@@ -580,6 +580,7 @@ func RawOneKeyOf(m *codecv1.RawOne) (RawOneKey, error) {
 	return RawOneKey{}, nil
 }
 
+// RawOneAll is every row of the table.
 func RawOneAll() RawOnePrefix { return fold.PrefixOf(RawOneKey{}, 1) }
 
 func RegisterRawOne(b *fold.Builder, opts_ ...RawOneOption) (RawOneTable, error) {
@@ -594,21 +595,20 @@ func WithRawOneHooks(h RawOneHooks) RawOneOption {
 	return fold.HooksOf[RawOneHookFuncs](h, RawOneHooks.LoadRawOne, RawOneHooks.ApplyRawOne)
 }
 
-func (h RawOneHookFuncs) LoadRawOne(ctx context.Context, rows RawOneRows) error {
-	return fold.CallHook(ctx, h.Load, rows)
-}
-
-func (h RawOneHookFuncs) ApplyRawOne(ctx context.Context, events []RawOneEvent) error {
-	return fold.CallHook(ctx, h.Apply, events)
-}
-
-func (k RawOneKey) String() string                                                { return fold.KeyString(k) }
+// ParseRawOne reads one entry of the bucket; it needs no fold and keeps nothing.
 func ParseRawOne(r fold.RawEntry) (RawOneEvent, *fold.Rejection)                  { return RawOneDesc.Parse(r) }
+func (k RawOneKey) String() string                                                { return fold.KeyString(k) }
 func (t RawOneTable) At(s *fold.Snapshot) RawOneTable                             { return RawOneTable{t.Table.At(s)} }
 func (UnimplementedRawOneHooks) LoadRawOne(context.Context, RawOneRows) error     { return nil }
 func (UnimplementedRawOneHooks) ApplyRawOne(context.Context, []RawOneEvent) error { return nil }
 func (UnimplementedRawOneHooks) mustEmbedUnimplementedRawOneHooks()               {}
 func (RawOneHookFuncs) mustEmbedUnimplementedRawOneHooks()                        {}
+func (h RawOneHookFuncs) LoadRawOne(ctx context.Context, rows RawOneRows) error {
+	return fold.CallHook(ctx, h.Load, rows)
+}
+func (h RawOneHookFuncs) ApplyRawOne(ctx context.Context, events []RawOneEvent) error {
+	return fold.CallHook(ctx, h.Apply, events)
+}
 
 func (k AnyRawKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "anyraw").ESC(k.ID).End()
@@ -623,6 +623,7 @@ func AnyRawKeyOf(m *codecv1.AnyRaw) (AnyRawKey, error) {
 	return AnyRawKey{ID: m.GetId()}, nil
 }
 
+// AnyRawAll is every row of the table.
 func AnyRawAll() AnyRawPrefix { return fold.PrefixOf(AnyRawKey{}, 1) }
 
 func RegisterAnyRaw(b *fold.Builder, opts_ ...AnyRawOption) (AnyRawTable, error) {
@@ -637,21 +638,20 @@ func WithAnyRawHooks(h AnyRawHooks) AnyRawOption {
 	return fold.HooksOf[AnyRawHookFuncs](h, AnyRawHooks.LoadAnyRaw, AnyRawHooks.ApplyAnyRaw)
 }
 
-func (h AnyRawHookFuncs) LoadAnyRaw(ctx context.Context, rows AnyRawRows) error {
-	return fold.CallHook(ctx, h.Load, rows)
-}
-
-func (h AnyRawHookFuncs) ApplyAnyRaw(ctx context.Context, events []AnyRawEvent) error {
-	return fold.CallHook(ctx, h.Apply, events)
-}
-
-func (k AnyRawKey) String() string                                                { return fold.KeyString(k) }
+// ParseAnyRaw reads one entry of the bucket; it needs no fold and keeps nothing.
 func ParseAnyRaw(r fold.RawEntry) (AnyRawEvent, *fold.Rejection)                  { return AnyRawDesc.Parse(r) }
+func (k AnyRawKey) String() string                                                { return fold.KeyString(k) }
 func (t AnyRawTable) At(s *fold.Snapshot) AnyRawTable                             { return AnyRawTable{t.Table.At(s)} }
 func (UnimplementedAnyRawHooks) LoadAnyRaw(context.Context, AnyRawRows) error     { return nil }
 func (UnimplementedAnyRawHooks) ApplyAnyRaw(context.Context, []AnyRawEvent) error { return nil }
 func (UnimplementedAnyRawHooks) mustEmbedUnimplementedAnyRawHooks()               {}
 func (AnyRawHookFuncs) mustEmbedUnimplementedAnyRawHooks()                        {}
+func (h AnyRawHookFuncs) LoadAnyRaw(ctx context.Context, rows AnyRawRows) error {
+	return fold.CallHook(ctx, h.Load, rows)
+}
+func (h AnyRawHookFuncs) ApplyAnyRaw(ctx context.Context, events []AnyRawEvent) error {
+	return fold.CallHook(ctx, h.Apply, events)
+}
 
 func (k AnyJsonKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "anyjson").ESC(k.ID).End()
@@ -666,6 +666,7 @@ func AnyJsonKeyOf(m *codecv1.AnyJson) (AnyJsonKey, error) {
 	return AnyJsonKey{ID: m.GetId()}, nil
 }
 
+// AnyJsonAll is every row of the table.
 func AnyJsonAll() AnyJsonPrefix { return fold.PrefixOf(AnyJsonKey{}, 1) }
 
 func RegisterAnyJson(b *fold.Builder, opts_ ...AnyJsonOption) (AnyJsonTable, error) {
@@ -680,21 +681,20 @@ func WithAnyJsonHooks(h AnyJsonHooks) AnyJsonOption {
 	return fold.HooksOf[AnyJsonHookFuncs](h, AnyJsonHooks.LoadAnyJson, AnyJsonHooks.ApplyAnyJson)
 }
 
-func (h AnyJsonHookFuncs) LoadAnyJson(ctx context.Context, rows AnyJsonRows) error {
-	return fold.CallHook(ctx, h.Load, rows)
-}
-
-func (h AnyJsonHookFuncs) ApplyAnyJson(ctx context.Context, events []AnyJsonEvent) error {
-	return fold.CallHook(ctx, h.Apply, events)
-}
-
-func (k AnyJsonKey) String() string                                                  { return fold.KeyString(k) }
+// ParseAnyJson reads one entry of the bucket; it needs no fold and keeps nothing.
 func ParseAnyJson(r fold.RawEntry) (AnyJsonEvent, *fold.Rejection)                   { return AnyJsonDesc.Parse(r) }
+func (k AnyJsonKey) String() string                                                  { return fold.KeyString(k) }
 func (t AnyJsonTable) At(s *fold.Snapshot) AnyJsonTable                              { return AnyJsonTable{t.Table.At(s)} }
 func (UnimplementedAnyJsonHooks) LoadAnyJson(context.Context, AnyJsonRows) error     { return nil }
 func (UnimplementedAnyJsonHooks) ApplyAnyJson(context.Context, []AnyJsonEvent) error { return nil }
 func (UnimplementedAnyJsonHooks) mustEmbedUnimplementedAnyJsonHooks()                {}
 func (AnyJsonHookFuncs) mustEmbedUnimplementedAnyJsonHooks()                         {}
+func (h AnyJsonHookFuncs) LoadAnyJson(ctx context.Context, rows AnyJsonRows) error {
+	return fold.CallHook(ctx, h.Load, rows)
+}
+func (h AnyJsonHookFuncs) ApplyAnyJson(ctx context.Context, events []AnyJsonEvent) error {
+	return fold.CallHook(ctx, h.Apply, events)
+}
 
 func (k AnyBinaryKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "anybinary").ESC(k.ID).End()
@@ -709,6 +709,7 @@ func AnyBinaryKeyOf(m *codecv1.AnyBinary) (AnyBinaryKey, error) {
 	return AnyBinaryKey{ID: m.GetId()}, nil
 }
 
+// AnyBinaryAll is every row of the table.
 func AnyBinaryAll() AnyBinaryPrefix { return fold.PrefixOf(AnyBinaryKey{}, 1) }
 
 func RegisterAnyBinary(b *fold.Builder, opts_ ...AnyBinaryOption) (AnyBinaryTable, error) {
@@ -723,16 +724,9 @@ func WithAnyBinaryHooks(h AnyBinaryHooks) AnyBinaryOption {
 	return fold.HooksOf[AnyBinaryHookFuncs](h, AnyBinaryHooks.LoadAnyBinary, AnyBinaryHooks.ApplyAnyBinary)
 }
 
-func (h AnyBinaryHookFuncs) LoadAnyBinary(ctx context.Context, rows AnyBinaryRows) error {
-	return fold.CallHook(ctx, h.Load, rows)
-}
-
-func (h AnyBinaryHookFuncs) ApplyAnyBinary(ctx context.Context, events []AnyBinaryEvent) error {
-	return fold.CallHook(ctx, h.Apply, events)
-}
-
-func (k AnyBinaryKey) String() string                                                  { return fold.KeyString(k) }
+// ParseAnyBinary reads one entry of the bucket; it needs no fold and keeps nothing.
 func ParseAnyBinary(r fold.RawEntry) (AnyBinaryEvent, *fold.Rejection)                 { return AnyBinaryDesc.Parse(r) }
+func (k AnyBinaryKey) String() string                                                  { return fold.KeyString(k) }
 func (t AnyBinaryTable) At(s *fold.Snapshot) AnyBinaryTable                            { return AnyBinaryTable{t.Table.At(s)} }
 func (UnimplementedAnyBinaryHooks) LoadAnyBinary(context.Context, AnyBinaryRows) error { return nil }
 func (UnimplementedAnyBinaryHooks) ApplyAnyBinary(context.Context, []AnyBinaryEvent) error {
@@ -740,6 +734,12 @@ func (UnimplementedAnyBinaryHooks) ApplyAnyBinary(context.Context, []AnyBinaryEv
 }
 func (UnimplementedAnyBinaryHooks) mustEmbedUnimplementedAnyBinaryHooks() {}
 func (AnyBinaryHookFuncs) mustEmbedUnimplementedAnyBinaryHooks()          {}
+func (h AnyBinaryHookFuncs) LoadAnyBinary(ctx context.Context, rows AnyBinaryRows) error {
+	return fold.CallHook(ctx, h.Load, rows)
+}
+func (h AnyBinaryHookFuncs) ApplyAnyBinary(ctx context.Context, events []AnyBinaryEvent) error {
+	return fold.CallHook(ctx, h.Apply, events)
+}
 
 func (k CheckedKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "checked").ESC(k.ID).End()
@@ -754,6 +754,7 @@ func CheckedKeyOf(m *codecv1.Checked) (CheckedKey, error) {
 	return CheckedKey{ID: m.GetId()}, nil
 }
 
+// CheckedAll is every row of the table.
 func CheckedAll() CheckedPrefix { return fold.PrefixOf(CheckedKey{}, 1) }
 
 func RegisterChecked(b *fold.Builder, opts_ ...CheckedOption) (CheckedTable, error) {
@@ -768,21 +769,20 @@ func WithCheckedHooks(h CheckedHooks) CheckedOption {
 	return fold.HooksOf[CheckedHookFuncs](h, CheckedHooks.LoadChecked, CheckedHooks.ApplyChecked)
 }
 
-func (h CheckedHookFuncs) LoadChecked(ctx context.Context, rows CheckedRows) error {
-	return fold.CallHook(ctx, h.Load, rows)
-}
-
-func (h CheckedHookFuncs) ApplyChecked(ctx context.Context, events []CheckedEvent) error {
-	return fold.CallHook(ctx, h.Apply, events)
-}
-
-func (k CheckedKey) String() string                                                  { return fold.KeyString(k) }
+// ParseChecked reads one entry of the bucket; it needs no fold and keeps nothing.
 func ParseChecked(r fold.RawEntry) (CheckedEvent, *fold.Rejection)                   { return CheckedDesc.Parse(r) }
+func (k CheckedKey) String() string                                                  { return fold.KeyString(k) }
 func (t CheckedTable) At(s *fold.Snapshot) CheckedTable                              { return CheckedTable{t.Table.At(s)} }
 func (UnimplementedCheckedHooks) LoadChecked(context.Context, CheckedRows) error     { return nil }
 func (UnimplementedCheckedHooks) ApplyChecked(context.Context, []CheckedEvent) error { return nil }
 func (UnimplementedCheckedHooks) mustEmbedUnimplementedCheckedHooks()                {}
 func (CheckedHookFuncs) mustEmbedUnimplementedCheckedHooks()                         {}
+func (h CheckedHookFuncs) LoadChecked(ctx context.Context, rows CheckedRows) error {
+	return fold.CallHook(ctx, h.Load, rows)
+}
+func (h CheckedHookFuncs) ApplyChecked(ctx context.Context, events []CheckedEvent) error {
+	return fold.CallHook(ctx, h.Apply, events)
+}
 
 func (k CheckedFilledKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "checkedfilled").ESC(k.ID).End()
@@ -797,6 +797,7 @@ func CheckedFilledKeyOf(m *codecv1.CheckedFilled) (CheckedFilledKey, error) {
 	return CheckedFilledKey{ID: m.GetId()}, nil
 }
 
+// CheckedFilledAll is every row of the table.
 func CheckedFilledAll() CheckedFilledPrefix { return fold.PrefixOf(CheckedFilledKey{}, 1) }
 
 func RegisterCheckedFilled(b *fold.Builder, opts_ ...CheckedFilledOption) (CheckedFilledTable, error) {
@@ -811,18 +812,11 @@ func WithCheckedFilledHooks(h CheckedFilledHooks) CheckedFilledOption {
 	return fold.HooksOf[CheckedFilledHookFuncs](h, CheckedFilledHooks.LoadCheckedFilled, CheckedFilledHooks.ApplyCheckedFilled)
 }
 
-func (h CheckedFilledHookFuncs) LoadCheckedFilled(ctx context.Context, rows CheckedFilledRows) error {
-	return fold.CallHook(ctx, h.Load, rows)
-}
-
-func (h CheckedFilledHookFuncs) ApplyCheckedFilled(ctx context.Context, events []CheckedFilledEvent) error {
-	return fold.CallHook(ctx, h.Apply, events)
-}
-
-func (k CheckedFilledKey) String() string { return fold.KeyString(k) }
+// ParseCheckedFilled reads one entry of the bucket; it needs no fold and keeps nothing.
 func ParseCheckedFilled(r fold.RawEntry) (CheckedFilledEvent, *fold.Rejection) {
 	return CheckedFilledDesc.Parse(r)
 }
+func (k CheckedFilledKey) String() string { return fold.KeyString(k) }
 func (t CheckedFilledTable) At(s *fold.Snapshot) CheckedFilledTable {
 	return CheckedFilledTable{t.Table.At(s)}
 }
@@ -834,6 +828,12 @@ func (UnimplementedCheckedFilledHooks) ApplyCheckedFilled(context.Context, []Che
 }
 func (UnimplementedCheckedFilledHooks) mustEmbedUnimplementedCheckedFilledHooks() {}
 func (CheckedFilledHookFuncs) mustEmbedUnimplementedCheckedFilledHooks()          {}
+func (h CheckedFilledHookFuncs) LoadCheckedFilled(ctx context.Context, rows CheckedFilledRows) error {
+	return fold.CallHook(ctx, h.Load, rows)
+}
+func (h CheckedFilledHookFuncs) ApplyCheckedFilled(ctx context.Context, events []CheckedFilledEvent) error {
+	return fold.CallHook(ctx, h.Apply, events)
+}
 
 func (k CheckedHaltKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "checkedhalt").ESC(k.ID).End()
@@ -848,6 +848,7 @@ func CheckedHaltKeyOf(m *codecv1.CheckedHalt) (CheckedHaltKey, error) {
 	return CheckedHaltKey{ID: m.GetId()}, nil
 }
 
+// CheckedHaltAll is every row of the table.
 func CheckedHaltAll() CheckedHaltPrefix { return fold.PrefixOf(CheckedHaltKey{}, 1) }
 
 func RegisterCheckedHalt(b *fold.Builder, opts_ ...CheckedHaltOption) (CheckedHaltTable, error) {
@@ -862,18 +863,11 @@ func WithCheckedHaltHooks(h CheckedHaltHooks) CheckedHaltOption {
 	return fold.HooksOf[CheckedHaltHookFuncs](h, CheckedHaltHooks.LoadCheckedHalt, CheckedHaltHooks.ApplyCheckedHalt)
 }
 
-func (h CheckedHaltHookFuncs) LoadCheckedHalt(ctx context.Context, rows CheckedHaltRows) error {
-	return fold.CallHook(ctx, h.Load, rows)
-}
-
-func (h CheckedHaltHookFuncs) ApplyCheckedHalt(ctx context.Context, events []CheckedHaltEvent) error {
-	return fold.CallHook(ctx, h.Apply, events)
-}
-
-func (k CheckedHaltKey) String() string { return fold.KeyString(k) }
+// ParseCheckedHalt reads one entry of the bucket; it needs no fold and keeps nothing.
 func ParseCheckedHalt(r fold.RawEntry) (CheckedHaltEvent, *fold.Rejection) {
 	return CheckedHaltDesc.Parse(r)
 }
+func (k CheckedHaltKey) String() string { return fold.KeyString(k) }
 func (t CheckedHaltTable) At(s *fold.Snapshot) CheckedHaltTable {
 	return CheckedHaltTable{t.Table.At(s)}
 }
@@ -885,3 +879,9 @@ func (UnimplementedCheckedHaltHooks) ApplyCheckedHalt(context.Context, []Checked
 }
 func (UnimplementedCheckedHaltHooks) mustEmbedUnimplementedCheckedHaltHooks() {}
 func (CheckedHaltHookFuncs) mustEmbedUnimplementedCheckedHaltHooks()          {}
+func (h CheckedHaltHookFuncs) LoadCheckedHalt(ctx context.Context, rows CheckedHaltRows) error {
+	return fold.CallHook(ctx, h.Load, rows)
+}
+func (h CheckedHaltHookFuncs) ApplyCheckedHalt(ctx context.Context, events []CheckedHaltEvent) error {
+	return fold.CallHook(ctx, h.Apply, events)
+}

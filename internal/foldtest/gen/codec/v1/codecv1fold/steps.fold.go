@@ -12,7 +12,7 @@ import (
 const _ = fold.SupportsGen1
 
 type (
-	// StepOneKey is "step.{id}" in bucket "one"; errors about it are *fold.Rejection.
+	// StepOneKey is the key "step.{id}" in bucket "one".
 	StepOneKey struct{ ID string }
 	// StepOneTable reads the rows of a fold; RegisterStepOne adds it to a builder, before its Start.
 	StepOneTable struct {
@@ -28,7 +28,7 @@ type (
 	StepOneRev    = fold.Rev[StepOneKey]
 	StepOnePrefix = fold.Prefix[StepOneKey]
 	StepOneOption = fold.TableOption
-	// StepOneHooks follow the table inside the fold. Embed UnimplementedStepOneHooks, or use StepOneHookFuncs, any of which may be nil.
+	// StepOneHooks follow the fold. Embed UnimplementedStepOneHooks, or use StepOneHookFuncs, whose funcs may be nil.
 	StepOneHooks interface {
 		LoadStepOne(context.Context, StepOneRows) error     // once, before the first apply: the rows as they were on disk
 		ApplyStepOne(context.Context, []StepOneEvent) error // each batch, by revision, before it is durable
@@ -36,7 +36,7 @@ type (
 	}
 	StepOneHookFuncs          fold.Hooks[StepOneKey, *codecv1.StepOne]
 	UnimplementedStepOneHooks struct{}
-	// StepTwoKey is "step.{id}" in bucket "two"; errors about it are *fold.Rejection.
+	// StepTwoKey is the key "step.{id}" in bucket "two".
 	StepTwoKey struct{ ID string }
 	// StepTwoTable reads the rows of a fold; RegisterStepTwo adds it to a builder, before its Start.
 	StepTwoTable struct {
@@ -52,7 +52,7 @@ type (
 	StepTwoRev    = fold.Rev[StepTwoKey]
 	StepTwoPrefix = fold.Prefix[StepTwoKey]
 	StepTwoOption = fold.TableOption
-	// StepTwoHooks follow the table inside the fold. Embed UnimplementedStepTwoHooks, or use StepTwoHookFuncs, any of which may be nil.
+	// StepTwoHooks follow the fold. Embed UnimplementedStepTwoHooks, or use StepTwoHookFuncs, whose funcs may be nil.
 	StepTwoHooks interface {
 		LoadStepTwo(context.Context, StepTwoRows) error     // once, before the first apply: the rows as they were on disk
 		ApplyStepTwo(context.Context, []StepTwoEvent) error // each batch, by revision, before it is durable
@@ -60,7 +60,7 @@ type (
 	}
 	StepTwoHookFuncs          fold.Hooks[StepTwoKey, *codecv1.StepTwo]
 	UnimplementedStepTwoHooks struct{}
-	// StepThreeKey is "step.{id}" in bucket "three"; errors about it are *fold.Rejection.
+	// StepThreeKey is the key "step.{id}" in bucket "three".
 	StepThreeKey struct{ ID string }
 	// StepThreeTable reads the rows of a fold; RegisterStepThree adds it to a builder, before its Start.
 	StepThreeTable struct {
@@ -76,7 +76,7 @@ type (
 	StepThreeRev    = fold.Rev[StepThreeKey]
 	StepThreePrefix = fold.Prefix[StepThreeKey]
 	StepThreeOption = fold.TableOption
-	// StepThreeHooks follow the table inside the fold. Embed UnimplementedStepThreeHooks, or use StepThreeHookFuncs, any of which may be nil.
+	// StepThreeHooks follow the fold. Embed UnimplementedStepThreeHooks, or use StepThreeHookFuncs, whose funcs may be nil.
 	StepThreeHooks interface {
 		LoadStepThree(context.Context, StepThreeRows) error     // once, before the first apply: the rows as they were on disk
 		ApplyStepThree(context.Context, []StepThreeEvent) error // each batch, by revision, before it is durable
@@ -84,7 +84,7 @@ type (
 	}
 	StepThreeHookFuncs          fold.Hooks[StepThreeKey, *codecv1.StepThree]
 	UnimplementedStepThreeHooks struct{}
-	// StepFourKey is "step.{id}" in bucket "four"; errors about it are *fold.Rejection.
+	// StepFourKey is the key "step.{id}" in bucket "four".
 	StepFourKey struct{ ID string }
 	// StepFourTable reads the rows of a fold; RegisterStepFour adds it to a builder, before its Start.
 	StepFourTable struct {
@@ -100,7 +100,7 @@ type (
 	StepFourRev    = fold.Rev[StepFourKey]
 	StepFourPrefix = fold.Prefix[StepFourKey]
 	StepFourOption = fold.TableOption
-	// StepFourHooks follow the table inside the fold. Embed UnimplementedStepFourHooks, or use StepFourHookFuncs, any of which may be nil.
+	// StepFourHooks follow the fold. Embed UnimplementedStepFourHooks, or use StepFourHookFuncs, whose funcs may be nil.
 	StepFourHooks interface {
 		LoadStepFour(context.Context, StepFourRows) error     // once, before the first apply: the rows as they were on disk
 		ApplyStepFour(context.Context, []StepFourEvent) error // each batch, by revision, before it is durable
@@ -130,6 +130,7 @@ func StepOneKeyOf(m *codecv1.StepOne) (StepOneKey, error) {
 	return StepOneKey{ID: m.GetId()}, nil
 }
 
+// StepOneAll is every row of the table.
 func StepOneAll() StepOnePrefix { return fold.PrefixOf(StepOneKey{}, 1) }
 
 func RegisterStepOne(b *fold.Builder, opts_ ...StepOneOption) (StepOneTable, error) {
@@ -144,21 +145,20 @@ func WithStepOneHooks(h StepOneHooks) StepOneOption {
 	return fold.HooksOf[StepOneHookFuncs](h, StepOneHooks.LoadStepOne, StepOneHooks.ApplyStepOne)
 }
 
-func (h StepOneHookFuncs) LoadStepOne(ctx context.Context, rows StepOneRows) error {
-	return fold.CallHook(ctx, h.Load, rows)
-}
-
-func (h StepOneHookFuncs) ApplyStepOne(ctx context.Context, events []StepOneEvent) error {
-	return fold.CallHook(ctx, h.Apply, events)
-}
-
-func (k StepOneKey) String() string                                                  { return fold.KeyString(k) }
+// ParseStepOne reads one entry of the bucket; it needs no fold and keeps nothing.
 func ParseStepOne(r fold.RawEntry) (StepOneEvent, *fold.Rejection)                   { return StepOneDesc.Parse(r) }
+func (k StepOneKey) String() string                                                  { return fold.KeyString(k) }
 func (t StepOneTable) At(s *fold.Snapshot) StepOneTable                              { return StepOneTable{t.Table.At(s)} }
 func (UnimplementedStepOneHooks) LoadStepOne(context.Context, StepOneRows) error     { return nil }
 func (UnimplementedStepOneHooks) ApplyStepOne(context.Context, []StepOneEvent) error { return nil }
 func (UnimplementedStepOneHooks) mustEmbedUnimplementedStepOneHooks()                {}
 func (StepOneHookFuncs) mustEmbedUnimplementedStepOneHooks()                         {}
+func (h StepOneHookFuncs) LoadStepOne(ctx context.Context, rows StepOneRows) error {
+	return fold.CallHook(ctx, h.Load, rows)
+}
+func (h StepOneHookFuncs) ApplyStepOne(ctx context.Context, events []StepOneEvent) error {
+	return fold.CallHook(ctx, h.Apply, events)
+}
 
 func (k StepTwoKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "step").ESC(k.ID).End()
@@ -173,6 +173,7 @@ func StepTwoKeyOf(m *codecv1.StepTwo) (StepTwoKey, error) {
 	return StepTwoKey{ID: m.GetId()}, nil
 }
 
+// StepTwoAll is every row of the table.
 func StepTwoAll() StepTwoPrefix { return fold.PrefixOf(StepTwoKey{}, 1) }
 
 func RegisterStepTwo(b *fold.Builder, opts_ ...StepTwoOption) (StepTwoTable, error) {
@@ -187,21 +188,20 @@ func WithStepTwoHooks(h StepTwoHooks) StepTwoOption {
 	return fold.HooksOf[StepTwoHookFuncs](h, StepTwoHooks.LoadStepTwo, StepTwoHooks.ApplyStepTwo)
 }
 
-func (h StepTwoHookFuncs) LoadStepTwo(ctx context.Context, rows StepTwoRows) error {
-	return fold.CallHook(ctx, h.Load, rows)
-}
-
-func (h StepTwoHookFuncs) ApplyStepTwo(ctx context.Context, events []StepTwoEvent) error {
-	return fold.CallHook(ctx, h.Apply, events)
-}
-
-func (k StepTwoKey) String() string                                                  { return fold.KeyString(k) }
+// ParseStepTwo reads one entry of the bucket; it needs no fold and keeps nothing.
 func ParseStepTwo(r fold.RawEntry) (StepTwoEvent, *fold.Rejection)                   { return StepTwoDesc.Parse(r) }
+func (k StepTwoKey) String() string                                                  { return fold.KeyString(k) }
 func (t StepTwoTable) At(s *fold.Snapshot) StepTwoTable                              { return StepTwoTable{t.Table.At(s)} }
 func (UnimplementedStepTwoHooks) LoadStepTwo(context.Context, StepTwoRows) error     { return nil }
 func (UnimplementedStepTwoHooks) ApplyStepTwo(context.Context, []StepTwoEvent) error { return nil }
 func (UnimplementedStepTwoHooks) mustEmbedUnimplementedStepTwoHooks()                {}
 func (StepTwoHookFuncs) mustEmbedUnimplementedStepTwoHooks()                         {}
+func (h StepTwoHookFuncs) LoadStepTwo(ctx context.Context, rows StepTwoRows) error {
+	return fold.CallHook(ctx, h.Load, rows)
+}
+func (h StepTwoHookFuncs) ApplyStepTwo(ctx context.Context, events []StepTwoEvent) error {
+	return fold.CallHook(ctx, h.Apply, events)
+}
 
 func (k StepThreeKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "step").ESC(k.ID).End()
@@ -216,6 +216,7 @@ func StepThreeKeyOf(m *codecv1.StepThree) (StepThreeKey, error) {
 	return StepThreeKey{ID: m.GetId()}, nil
 }
 
+// StepThreeAll is every row of the table.
 func StepThreeAll() StepThreePrefix { return fold.PrefixOf(StepThreeKey{}, 1) }
 
 func RegisterStepThree(b *fold.Builder, opts_ ...StepThreeOption) (StepThreeTable, error) {
@@ -230,16 +231,9 @@ func WithStepThreeHooks(h StepThreeHooks) StepThreeOption {
 	return fold.HooksOf[StepThreeHookFuncs](h, StepThreeHooks.LoadStepThree, StepThreeHooks.ApplyStepThree)
 }
 
-func (h StepThreeHookFuncs) LoadStepThree(ctx context.Context, rows StepThreeRows) error {
-	return fold.CallHook(ctx, h.Load, rows)
-}
-
-func (h StepThreeHookFuncs) ApplyStepThree(ctx context.Context, events []StepThreeEvent) error {
-	return fold.CallHook(ctx, h.Apply, events)
-}
-
-func (k StepThreeKey) String() string                                                  { return fold.KeyString(k) }
+// ParseStepThree reads one entry of the bucket; it needs no fold and keeps nothing.
 func ParseStepThree(r fold.RawEntry) (StepThreeEvent, *fold.Rejection)                 { return StepThreeDesc.Parse(r) }
+func (k StepThreeKey) String() string                                                  { return fold.KeyString(k) }
 func (t StepThreeTable) At(s *fold.Snapshot) StepThreeTable                            { return StepThreeTable{t.Table.At(s)} }
 func (UnimplementedStepThreeHooks) LoadStepThree(context.Context, StepThreeRows) error { return nil }
 func (UnimplementedStepThreeHooks) ApplyStepThree(context.Context, []StepThreeEvent) error {
@@ -247,6 +241,12 @@ func (UnimplementedStepThreeHooks) ApplyStepThree(context.Context, []StepThreeEv
 }
 func (UnimplementedStepThreeHooks) mustEmbedUnimplementedStepThreeHooks() {}
 func (StepThreeHookFuncs) mustEmbedUnimplementedStepThreeHooks()          {}
+func (h StepThreeHookFuncs) LoadStepThree(ctx context.Context, rows StepThreeRows) error {
+	return fold.CallHook(ctx, h.Load, rows)
+}
+func (h StepThreeHookFuncs) ApplyStepThree(ctx context.Context, events []StepThreeEvent) error {
+	return fold.CallHook(ctx, h.Apply, events)
+}
 
 func (k StepFourKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "step").ESC(k.ID).End()
@@ -261,6 +261,7 @@ func StepFourKeyOf(m *codecv1.StepFour) (StepFourKey, error) {
 	return StepFourKey{ID: m.GetId()}, nil
 }
 
+// StepFourAll is every row of the table.
 func StepFourAll() StepFourPrefix { return fold.PrefixOf(StepFourKey{}, 1) }
 
 func RegisterStepFour(b *fold.Builder, opts_ ...StepFourOption) (StepFourTable, error) {
@@ -275,18 +276,17 @@ func WithStepFourHooks(h StepFourHooks) StepFourOption {
 	return fold.HooksOf[StepFourHookFuncs](h, StepFourHooks.LoadStepFour, StepFourHooks.ApplyStepFour)
 }
 
-func (h StepFourHookFuncs) LoadStepFour(ctx context.Context, rows StepFourRows) error {
-	return fold.CallHook(ctx, h.Load, rows)
-}
-
-func (h StepFourHookFuncs) ApplyStepFour(ctx context.Context, events []StepFourEvent) error {
-	return fold.CallHook(ctx, h.Apply, events)
-}
-
-func (k StepFourKey) String() string                                                    { return fold.KeyString(k) }
+// ParseStepFour reads one entry of the bucket; it needs no fold and keeps nothing.
 func ParseStepFour(r fold.RawEntry) (StepFourEvent, *fold.Rejection)                    { return StepFourDesc.Parse(r) }
+func (k StepFourKey) String() string                                                    { return fold.KeyString(k) }
 func (t StepFourTable) At(s *fold.Snapshot) StepFourTable                               { return StepFourTable{t.Table.At(s)} }
 func (UnimplementedStepFourHooks) LoadStepFour(context.Context, StepFourRows) error     { return nil }
 func (UnimplementedStepFourHooks) ApplyStepFour(context.Context, []StepFourEvent) error { return nil }
 func (UnimplementedStepFourHooks) mustEmbedUnimplementedStepFourHooks()                 {}
 func (StepFourHookFuncs) mustEmbedUnimplementedStepFourHooks()                          {}
+func (h StepFourHookFuncs) LoadStepFour(ctx context.Context, rows StepFourRows) error {
+	return fold.CallHook(ctx, h.Load, rows)
+}
+func (h StepFourHookFuncs) ApplyStepFour(ctx context.Context, events []StepFourEvent) error {
+	return fold.CallHook(ctx, h.Apply, events)
+}

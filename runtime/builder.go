@@ -117,10 +117,10 @@ func scopeMeets(s kv.Scope, t *schema.Table) bool {
 	return false
 }
 
-// Start checks the store against the bucket and the schemas, loads resident tables, runs Load hooks, and then folds in
-// the background: it returns before the fold has reached the server, so that a node serves what it has on disk while
-// the server is away. ctx bounds only Start itself. The fold owns the store from then on: Close closes it. When Start
-// fails, the store is the caller's to close.
+// Start checks the store against the bucket and the schemas, brings in line with them what was stored under others, loads
+// resident tables, runs Load hooks, and then folds in the background: it returns before the fold has reached the server,
+// so that a node serves what it has on disk while the server is away. ctx bounds only Start itself. The fold owns the
+// store from then on: Close closes it. When Start fails, the store is the caller's to close.
 func (b *Builder) Start(ctx context.Context) (*Fold, error) {
 	if b.started {
 		return nil, errors.New("start fold: started already")
@@ -139,7 +139,7 @@ func (b *Builder) Start(ctx context.Context) (*Fold, error) {
 }
 
 func (b *Builder) prepare(ctx context.Context, f *Fold) error {
-	if err := checkStore(ctx, b.store, b.bucket.Name(), b.o.Scope, b.tables); err != nil {
+	if err := b.checkStore(ctx); err != nil {
 		return err
 	}
 	build := indexBuild{store: b.store, tables: b.tables, log: b.o.Logger, told: b.o.Events.Rebuild}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/typedfold/fold/runtime/kv"
 	"github.com/typedfold/fold/runtime/repair"
+	"github.com/typedfold/fold/runtime/schema"
 	"github.com/typedfold/fold/runtime/store"
 )
 
@@ -67,8 +68,10 @@ type SchemaError struct {
 	Table string
 	// Stored and Now are the canonical records of the two schemas.
 	Stored, Now string
-	// Diff is the two line by line, '-' for the stored one and '+' for now.
+	// Diff is what changed line by line, '-' for the stored one and '+' for now, each with its class and the reason.
 	Diff string
+	// Verdict has the lines that changed.
+	Verdict schema.Verdict
 }
 
 func (e *SchemaError) Error() string {
@@ -78,9 +81,7 @@ func (e *SchemaError) Error() string {
 func (e *SchemaError) Is(target error) bool { return target == ErrSchemaChanged }
 
 // Hint says what a person can do.
-func (e *SchemaError) Hint() string {
-	return "open the store with the schema that it was written with, or start an empty store directory for the new one"
-}
+func (e *SchemaError) Hint() string { return e.Verdict.Hint() }
 
 // OverlapError is two tables that can match one key.
 type OverlapError struct {
@@ -114,9 +115,16 @@ func (e *StoppedError) Is(target error) bool { return target == ErrStopped }
 func (e *StoppedError) Unwrap() error { return e.Err }
 
 // HaltError stops a fold whose table asks to halt on a rejection. The update is not applied.
-type HaltError struct{ Rejection *Rejection }
+type HaltError struct {
+	Rejection *Rejection
+	// Stored: the value was in the store already, and Start judged it by another schema than the fold did.
+	Stored bool
+}
 
 func (e *HaltError) Error() string {
+	if e.Stored {
+		return fmt.Sprintf("table %s halts on a rejected value that is in the store: %v", e.Rejection.Table, e.Rejection)
+	}
 	return fmt.Sprintf("table %s halts on a rejected update: %v", e.Rejection.Table, e.Rejection)
 }
 
@@ -124,6 +132,9 @@ func (e *HaltError) Unwrap() error { return e.Rejection }
 
 // Hint says what a person can do.
 func (e *HaltError) Hint() string {
+	if e.Stored {
+		return "set on_reject to KEEP_OLD or DROP_ROW; or start with the earlier schema, write a valid value to the key, and change the schema then"
+	}
 	return "set on_reject to KEEP_OLD or DROP_ROW; in a bucket of history 1, writing a valid value to the key and a restart will do"
 }
 

@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"strings"
 
-	"github.com/typedfold/fold/runtime/kv"
-	"github.com/typedfold/fold/runtime/schema"
 	"github.com/typedfold/fold/runtime/store"
 )
 
@@ -21,38 +18,41 @@ func (e *ScopeError) Error() string {
 // Hint says what a person can do.
 func (e *ScopeError) Hint() string { return "start an empty store directory for the new scope" }
 
-// checkStore refuses a store of another bucket, scope or schema, and notes what is new in it.
-func checkStore(ctx context.Context, s store.Store, bucket string, scope kv.Scope, tables []anyTable) error {
-	batch := store.Batch{}
-	err := checkMeta(s, &batch, store.MetaBucket, bucket, func(stored string) error {
-		return &BucketError{What: "store " + s.Info().Path, Has: stored, Want: bucket, hint: hintStore}
+// checkStore refuses a store of another bucket, scope or schema, notes what is new in it, and has rows judged again where
+// the schema that they were judged by is another one.
+func (b *Builder) checkStore(ctx context.Context) error {
+	s, batch := b.store, store.Batch{}
+	err := checkMeta(s, &batch, store.MetaBucket, b.bucket.Name(), func(stored string) error {
+		return &BucketError{What: "store " + s.Info().Path, Has: stored, Want: b.bucket.Name(), hint: hintStore}
 	})
 	if err != nil {
 		return err
 	}
-	err = checkMeta(s, &batch, store.MetaScope, scope.String(), func(stored string) error {
-		return &ScopeError{Path: s.Info().Path, Stored: stored, Want: scope.String()}
+	err = checkMeta(s, &batch, store.MetaScope, b.o.Scope.String(), func(stored string) error {
+		return &ScopeError{Path: s.Info().Path, Stored: stored, Want: b.o.Scope.String()}
 	})
 	if err != nil {
 		return err
 	}
-	for _, t := range tables {
-		now := t.base().c.table
-		err := checkMeta(s, &batch, store.MetaSchema+string(now.Message), now.Record(), func(stored string) error {
-			return &SchemaError{Table: string(now.Message), Stored: stored, Now: now.Record(), Diff: diffLines(stored, now.Record())}
-		})
-		if err != nil {
+	evolution := evolution{store: s, tables: b.tables, log: b.o.Logger, told: b.o.Events.Rebuild}
+	plans, err := evolution.plan(ctx)
+	if err != nil {
+		return err
+	}
+	records, err := evolution.ops(plans)
+	if err != nil {
+		return err
+	}
+	stale, err := staleCounts(s, b.tables)
+	if err != nil {
+		return err
+	}
+	if batch.Ops = append(append(batch.Ops, records...), stale...); len(batch.Ops) > 0 {
+		if err := s.Apply(ctx, &batch, s.Cursor()); err != nil {
 			return err
 		}
 	}
-	stale, err := staleCounts(s, tables)
-	if err != nil {
-		return err
-	}
-	if batch.Ops = append(batch.Ops, stale...); len(batch.Ops) == 0 {
-		return nil
-	}
-	return s.Apply(ctx, &batch, s.Cursor())
+	return evolution.refold(ctx, plans)
 }
 
 // checkMeta compares one record with what it must say, or adds it to the batch when the store has none.
@@ -69,14 +69,6 @@ func checkMeta(s store.Store, batch *store.Batch, name, want string, refuse func
 	return nil
 }
 
-func diffLines(stored, now string) string {
-	var b strings.Builder
-	for _, c := range schema.Diff(stored, now) {
-		fmt.Fprintf(&b, "- %s: %s\n+ %s: %s\n", c.Name, c.Old, c.Name, c.New)
-	}
-	return b.String()
-}
-
 // staleCounts removes the row counts of tables that this fold does not have: it would not keep them up to date.
 func staleCounts(s store.Store, tables []anyTable) ([]store.Op, error) {
 	known := map[string]bool{}
@@ -84,19 +76,11 @@ func staleCounts(s store.Store, tables []anyTable) ([]store.Op, error) {
 		known[string(t.base().c.table.Message)] = true
 	}
 	prefix := store.MetaKey(metaCount)
-	it, err := s.Iter(store.IterOptions{Lower: prefix, Upper: store.PrefixEnd(prefix)})
-	if err != nil {
-		return nil, err
-	}
 	var ops []store.Op
-	for it.Next() {
-		if name := bytes.TrimPrefix(it.Key(), prefix); !known[string(name)] {
-			ops = append(ops, store.Op{Key: bytes.Clone(it.Key()), Delete: true})
+	err := eachKey(s, prefix, func(key, _ []byte) {
+		if name := bytes.TrimPrefix(key, prefix); !known[string(name)] {
+			ops = append(ops, store.Op{Key: bytes.Clone(key), Delete: true})
 		}
-	}
-	err = it.Err()
-	if closeErr := it.Close(); err == nil {
-		err = closeErr
-	}
+	})
 	return ops, err
 }

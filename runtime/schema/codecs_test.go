@@ -2,6 +2,7 @@ package schema
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	foldv1 "github.com/typedfold/fold/gen/go/fold/v1"
@@ -64,5 +65,16 @@ func TestCodecs(t *testing.T) {
 				t.Errorf("codec %v, also read %v; want %v, %v", table.Codec, table.AlsoRead, c.codec, c.alsoRead)
 			}
 		})
+	}
+}
+
+// TestRecordOfAlsoRead: the order in the option says nothing.
+func TestRecordOfAlsoRead(t *testing.T) {
+	record := func(codecs string) string {
+		return compileTables(t, `message M { option (fold.v1.table) = {key: "m.{k}" bind: BIND_FILL also_read: [`+codecs+`]}; string k = 1; bytes v = 2; }`)["M"].Record()
+	}
+	a, b := record("CODEC_RAW, CODEC_PROTOJSON"), record("CODEC_PROTOJSON, CODEC_RAW")
+	if want := "\nalso_read: PROTOJSON RAW\n"; a != b || !strings.HasSuffix(a, want) {
+		t.Errorf("records end otherwise than in %q:\n%s\n%s", want, a, b)
 	}
 }

@@ -68,13 +68,13 @@ func TestCodecs(t *testing.T) {
 	}
 }
 
-// TestRecordOfAlsoRead: the order in the option says nothing.
+// TestRecordOfAlsoRead: codecs are tried in the option's order, so another order is another schema.
 func TestRecordOfAlsoRead(t *testing.T) {
 	record := func(codecs string) string {
 		return compileTables(t, `message M { option (fold.v1.table) = {key: "m.{k}" bind: BIND_FILL also_read: [`+codecs+`]}; string k = 1; bytes v = 2; }`)["M"].Record()
 	}
 	a, b := record("CODEC_RAW, CODEC_PROTOJSON"), record("CODEC_PROTOJSON, CODEC_RAW")
-	if want := "\nalso_read: PROTOJSON RAW\n"; a != b || !strings.HasSuffix(a, want) {
-		t.Errorf("records end otherwise than in %q:\n%s\n%s", want, a, b)
+	if !strings.HasSuffix(a, "\nalso_read: RAW PROTOJSON\n") || !strings.HasSuffix(b, "\nalso_read: PROTOJSON RAW\n") {
+		t.Errorf("records:\n%s\n%s", a, b)
 	}
 }

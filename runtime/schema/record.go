@@ -46,12 +46,11 @@ func (t *Table) Record() string {
 
 // recordNewer has the lines of what a table need not use. A table without them has the record that it always had.
 func (t *Table) recordNewer(line func(name, value string)) {
-	if len(t.AlsoRead) > 0 {
+	if len(t.AlsoRead) > 0 { // in its order, in which they are tried on a value whose header names none
 		var codecs []string
 		for _, codec := range t.AlsoRead {
 			codecs = append(codecs, strings.TrimPrefix(codec.String(), "CODEC_"))
 		}
-		slices.Sort(codecs)
 		line("also_read", strings.Join(codecs, " "))
 	}
 	indexes := slices.SortedFunc(slices.Values(t.Indexes), func(a, b Index) int { return strings.Compare(a.Name, b.Name) })

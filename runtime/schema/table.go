@@ -31,7 +31,7 @@ type Table struct {
 	OnAgeOut      foldv1.OnAgeOut
 	MaxValueBytes uint32
 	Validate      bool
-	// AlsoRead are the codecs that are read beside Codec, in the option's order.
+	// AlsoRead are the codecs that are read beside Codec, in the option's order, which is that in which they are tried.
 	AlsoRead []foldv1.Codec
 	// Indexes are the secondary indexes, in the option's order. RetiredIndexes are names that none of them may have.
 	Indexes        []Index

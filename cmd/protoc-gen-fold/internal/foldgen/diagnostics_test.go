@@ -1,6 +1,7 @@
 package foldgen_test
 
 import (
+	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -143,3 +144,41 @@ func TestIndexMethodsAreFree(t *testing.T) {
 type noKey struct{}
 
 func (noKey) AppendKey(b []byte) ([]byte, error) { return b, nil }
+
+// TestDocs: what docs/schema.md shows of a schema is one. A block without a message is the option of a message that has
+// the fields it names.
+func TestDocs(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs/schema.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```(?:proto|text)\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	schemas := 0
+	for _, block := range blocks {
+		schema := block[1]
+		if !strings.Contains(schema, "(fold.v1.table)") {
+			continue
+		}
+		schemas++
+		if strings.HasPrefix(schema, "option ") {
+			schema = "message Route { " + schema + `
+				string tenant = 1; string domain = 2; string node_id = 3; Spec spec = 4; repeated string tags = 5; bytes cert_sha256 = 6;
+				message Spec { string region = 1; } }`
+		}
+		if !strings.HasPrefix(schema, "syntax") {
+			schema = `syntax = "proto3"; package t.v1; import "fold/v1/options.proto"; option go_package = "example.com/t/v1;tv1";
+				option (fold.v1.file) = {bucket: "edge"}; ` + schema
+		}
+		req, err := compile(sources{"t/v1/t.proto": schema})
+		if err != nil {
+			t.Errorf("%s\n%v", block[1], err)
+			continue
+		}
+		if files, text := generate(req); text != "" || len(files) != 1 {
+			t.Errorf("%s\n%d files, %s", block[1], len(files), text)
+		}
+	}
+	if schemas < 4 {
+		t.Errorf("%d schemas, want at least 4", schemas)
+	}
+}

@@ -92,6 +92,22 @@ func TestAdoptMakesTheFoldWhatTheNewLogLists(t *testing.T) {
 	}
 }
 
+// TestAdoptRemembersAMarkerOfTheFirstListing: retention took a value, and by the second listing nothing shows it any more.
+func TestAdoptRemembersAMarkerOfTheFirstListing(t *testing.T) {
+	g := newRig(t, "logstore", kvtest.Options{})
+	g.o.AdoptNewLog = true
+	changeLog(t, g, protocol.CauseReplaced, 60, 20)
+	g.sim.AgeOut("key.003", true)
+	g.sim.Inject(kvtest.Fault{At: kvtest.PointList, Skip: 1, Do: func(l *kvtest.Log) { l.Set("key.003", "again") }})
+	out, err := g.repair(t, g.request(protocol.CauseReplaced))
+	if err != nil || g.log.lists != 2 {
+		t.Fatalf("%d listings: %v", g.log.lists, err)
+	}
+	if want := (kv.Owed{}).Add(kv.OwesListing, head(t, g.sim)); !out.Cursor.SeenEvicting || !g.report.Evicted || out.Owed != want {
+		t.Errorf("outcome %+v, evicted %t", out, g.report.Evicted)
+	}
+}
+
 func TestAdoptUsesNoBadListing(t *testing.T) {
 	for name, f := range listingFaults {
 		t.Run(name, func(t *testing.T) {

@@ -8,6 +8,10 @@ FUZZTIME ?= 60s
 GENERATED := ':(glob)**/*.pb.go' ':(glob)**/*.fold.go' ':!:cmd/protoc-gen-fold/internal/testdata'
 SCRATCH   := .tmp/generated
 
+# The tables of foldvalidate's tests import a proto file that only a Go module has, so they are generated from an image.
+VALIDATE  := runtime/foldvalidate/internal/validatetest
+IMAGE     := .tmp/validatetest.binpb
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -43,6 +47,9 @@ build: ## Compile everything
 generate: ## Generate code from the proto files, and the plugin's golden outputs
 	$(TOOL) buf generate
 	$(TOOL) buf generate --template internal/wire/internal/wiretest/buf.gen.yaml
+	@mkdir -p .tmp
+	$(GO) run ./$(VALIDATE)/image $(IMAGE) $(VALIDATE)/proto validatetest/v1/validatetest.proto
+	$(TOOL) buf generate --template $(VALIDATE)/buf.gen.yaml --path validatetest/v1/validatetest.proto $(IMAGE)
 	$(GO) test ./cmd/protoc-gen-fold/internal/foldgen -run '^TestGolden$$' -update
 
 # Generates into a folder aside and compares with the files as they are now, committed or not. The golden outputs of
@@ -52,6 +59,8 @@ checkgenerate: ## Check that generated code is what the proto files give
 	@rm -rf $(SCRATCH) && mkdir -p $(SCRATCH)/want $(SCRATCH)/have
 	$(TOOL) buf generate --output $(SCRATCH)/want
 	$(TOOL) buf generate --template internal/wire/internal/wiretest/buf.gen.yaml --output $(SCRATCH)/want
+	$(GO) run ./$(VALIDATE)/image $(IMAGE) $(VALIDATE)/proto validatetest/v1/validatetest.proto
+	$(TOOL) buf generate --template $(VALIDATE)/buf.gen.yaml --path validatetest/v1/validatetest.proto --output $(SCRATCH)/want $(IMAGE)
 	@git ls-files --cached --others --exclude-standard -- $(GENERATED) | while read -r f; do \
 		if [ -f "$$f" ]; then mkdir -p "$(SCRATCH)/have/$$(dirname "$$f")" && cp "$$f" "$(SCRATCH)/have/$$f" || exit 1; fi; done
 	@git diff --no-index --exit-code $(SCRATCH)/have $(SCRATCH)/want \

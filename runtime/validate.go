@@ -23,6 +23,12 @@ type Validator interface {
 	Validate(proto.Message) error
 }
 
+// Preparer is a Validator that can get ready for the messages of a table, and says what is wrong with their rules. Register
+// calls it with an empty message; an error refuses the table.
+type Preparer interface {
+	Prepare(proto.Message) error
+}
+
 // ValidatorOption gives a validator to a table or to a writer.
 type ValidatorOption struct{ v Validator }
 
@@ -87,12 +93,21 @@ func (c *compiled) validating(v Validator, hint string) (*compiled, error) {
 	return &own, nil
 }
 
+// prepare has the validator get ready, if it can.
+func (c *compiled) prepare(m proto.Message) error {
+	p, ok := c.validator.(Preparer)
+	if !ok {
+		return nil
+	}
+	return guarded(func() error { return p.Prepare(m) })
+}
+
 // validate is the validator's word on a decoded value, nil for a good one and where there is no validator.
 func (c *compiled) validate(u *kv.Update, m proto.Message) *Rejection {
 	if c.validator == nil {
 		return nil
 	}
-	err := callValidator(c.validator, m)
+	err := guarded(func() error { return c.validator.Validate(m) })
 	if err == nil {
 		return nil
 	}
@@ -101,11 +116,12 @@ func (c *compiled) validate(u *kv.Update, m proto.Message) *Rejection {
 	return rej
 }
 
-func callValidator(v Validator, m proto.Message) (err error) {
+// guarded turns a panic of a validator into an error.
+func guarded(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &PanicError{Value: p, Stack: debug.Stack()}
 		}
 	}()
-	return v.Validate(m)
+	return f()
 }

@@ -61,6 +61,23 @@ func eachStore(t *testing.T, f func(t *testing.T, backend string)) {
 	}
 }
 
+// TestRelistSaysWhereItsListingBegan: what is deleted while the bucket is listed may have a marker that nobody delivers.
+func TestRelistSaysWhereItsListingBegan(t *testing.T) {
+	for cause, adopt := range map[protocol.Cause]bool{protocol.CauseExpired: false, protocol.CauseReplaced: true} {
+		t.Run(cause.String(), func(t *testing.T) {
+			g := newRig(t, "logstore", kvtest.Options{})
+			g.o.AdoptNewLog = adopt
+			gap(t, g, 30, 1)
+			began := head(t, g.sim)
+			g.sim.Inject(kvtest.Fault{At: kvtest.PointList, Do: func(l *kvtest.Log) { l.Set("meanwhile", "v") }})
+			out, err := g.repair(t, g.request(cause))
+			if err != nil || !out.Relist || out.Listed != began {
+				t.Errorf("outcome %+v, %v; the listing began at %d of %d", out, err, began, head(t, g.sim))
+			}
+		})
+	}
+}
+
 func TestRelistDeletesWhatTheBucketNoLongerLists(t *testing.T) {
 	eachStore(t, func(t *testing.T, backend string) {
 		g := newRig(t, backend, kvtest.Options{})

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/zeebo/blake3"
 	"google.golang.org/protobuf/proto"
@@ -29,6 +28,7 @@ type tableIndexes struct {
 	list  []tableIndex
 	// checker reads the fields of a value that is encoded as a message; nil where values have to be decoded.
 	checker *wire.Checker
+	codecs  *codecs
 	rows    indexedRows
 	// cut is how much of a NATS key is the table's prefix.
 	cut int
@@ -53,13 +53,14 @@ type tableIndex struct {
 }
 
 // newTableIndexes compiles the indexes of a table; nil when it has none.
-func newTableIndexes(t *schema.Table, md protoreflect.MessageDescriptor, rows indexedRows) (*tableIndexes, error) {
+func newTableIndexes(c *compiled, md protoreflect.MessageDescriptor, rows indexedRows) (*tableIndexes, error) {
+	t := c.table
 	if len(t.Indexes) == 0 {
 		return nil, nil
 	}
-	x := &tableIndexes{table: t, name: t.GoName, rows: rows, cut: len(t.Prefix())}
+	x := &tableIndexes{table: t, name: t.GoName, codecs: &c.codecs, rows: rows, cut: len(t.Prefix())}
 	var paths keyPaths
-	onWire := storesMessages(t)
+	onWire := c.codecs.reads(foldv1.Codec_CODEC_PROTO)
 	for i := range t.Indexes {
 		ix := tableIndex{Index: &t.Indexes[i], elements: -1}
 		for j := range ix.Fields {
@@ -84,23 +85,10 @@ func newTableIndexes(t *schema.Table, md protoreflect.MessageDescriptor, rows in
 	return x, nil
 }
 
-// storesMessages reports whether every value of the table is an encoded message, and nothing else.
-func storesMessages(t *schema.Table) bool {
-	return (t.Codec == foldv1.Codec_CODEC_UNSPECIFIED || t.Codec == foldv1.Codec_CODEC_PROTO) && len(t.AlsoRead) == 0
-}
-
-// indexSpace names the key space of an index: 16 digits of a hash of everything that the entries depend on. The
-// message's name is in it because two tables may share a prefix; presence field by field, since the definition tells
-// only whether anything on the way can be unset.
+// indexSpace names the key space of an index: 16 digits of a hash of its definition, and of the message's name, since two
+// tables may share a prefix.
 func indexSpace(message string, ix *schema.Index) string {
-	var text strings.Builder
-	text.WriteString(message + "\n" + ix.Definition() + "\n")
-	for i := range ix.Fields {
-		for _, fd := range ix.Fields[i].Path {
-			fmt.Fprint(&text, fd.HasPresence(), " ")
-		}
-	}
-	sum := blake3.Sum256([]byte(text.String()))
+	sum := blake3.Sum256([]byte(message + "\n" + ix.Definition()))
 	return fmt.Sprintf("%016X", sum[:8])
 }
 
@@ -163,7 +151,7 @@ type indexedRow struct {
 // entries fills the set with a row's entries. A value that can't be decoded has none.
 func (x *tableIndexes) entries(set *entrySet, s *indexScratch, row *indexedRow) {
 	set.reset()
-	if x.checker != nil {
+	if codec, _ := x.codecs.chosen(row.contentType); codec == foldv1.Codec_CODEC_PROTO && x.checker != nil {
 		if n := x.checker.Keys(); cap(s.fields) < n {
 			s.fields = make([]wire.Field, n)
 		} else {

@@ -22,7 +22,7 @@ const (
 
 // compileIndexes gives the table its indexes.
 func (t *tableState[K, V]) compileIndexes() (err error) {
-	t.indexes, err = newTableIndexes(t.c.table, t.desc.message().Descriptor(), t)
+	t.indexes, err = newTableIndexes(t.c, t.desc.message().Descriptor(), t)
 	t.entries = newIndexWriter(t.indexes)
 	return err
 }
@@ -49,6 +49,7 @@ type indexBuild struct {
 	tables []anyTable
 	log    *slog.Logger
 	told   func(RebuildProgress)
+	limit  int // ops in a batch; 0 is rebuildOps
 
 	ops  []store.Op
 	size int
@@ -74,6 +75,9 @@ func (b *indexBuild) run(ctx context.Context) error {
 		if err := b.build(ctx, t.base(), missing); err != nil {
 			return fmt.Errorf("build indexes of table %s: %w", x.name, err)
 		}
+	}
+	if err := b.flush(ctx, false); err != nil {
+		return fmt.Errorf("mark indexes as built: %w", err)
 	}
 	return nil
 }
@@ -167,7 +171,8 @@ func (b *indexBuild) sweepBatch(ctx context.Context, from []byte, keep [][]byte)
 	return next, cmp.Or(err, it.Close())
 }
 
-// build makes the entries of some of a table's indexes in one pass over its rows, and then their marks.
+// build makes the entries of some of a table's indexes in one pass over its rows, and then their marks. The last of
+// them are gathered and not committed yet.
 func (b *indexBuild) build(ctx context.Context, t *tableBase, missing []tableIndex) error {
 	x := *t.indexes
 	x.list = missing
@@ -190,7 +195,7 @@ func (b *indexBuild) build(ctx context.Context, t *tableBase, missing []tableInd
 			return err
 		}
 		if from == nil {
-			break // the rest goes with the marks
+			break // the rest goes with the marks, and maybe with another table's
 		}
 		if err := b.flush(ctx, true); err != nil {
 			return err
@@ -199,9 +204,6 @@ func (b *indexBuild) build(ctx context.Context, t *tableBase, missing []tableInd
 	}
 	for i := range missing {
 		b.add(store.Op{Key: x.mark(&missing[i]), Value: []byte(missing[i].Definition())})
-	}
-	if err := b.flush(ctx, false); err != nil {
-		return err
 	}
 	if progress.Total > 0 {
 		b.tell(progress)
@@ -225,7 +227,9 @@ func (b *indexBuild) tell(p RebuildProgress) {
 	}
 }
 
-func (b *indexBuild) full() bool { return len(b.ops) >= rebuildOps || b.size >= rebuildBytes }
+func (b *indexBuild) full() bool {
+	return len(b.ops) >= cmp.Or(b.limit, rebuildOps) || b.size >= rebuildBytes
+}
 
 func (b *indexBuild) add(op store.Op) {
 	b.ops = append(b.ops, op)

@@ -70,7 +70,7 @@ func VerifyIndexesOf(ctx context.Context, g store.Getter, messages ...protorefle
 		if err != nil {
 			return nil, fmt.Errorf("verify indexes: %w", err)
 		}
-		x, err := newTableIndexes(c.table, md, dynamicRows{c: c, message: dynamicpb.NewMessageType(md)})
+		x, err := newTableIndexes(c, md, dynamicRows{c: c, message: dynamicpb.NewMessageType(md)})
 		if err != nil {
 			return nil, fmt.Errorf("verify indexes: %w", err)
 		}
@@ -91,7 +91,7 @@ func (d dynamicRows) isKey(key string) bool { return isCanonical(d.c.table, key)
 
 func (d dynamicRows) decodeRow(row *indexedRow) (proto.Message, error) {
 	m := d.message.New().Interface()
-	return m, proto.Unmarshal(row.value, m)
+	return m, d.c.codecs.decode(row.value, row.contentType, m)
 }
 
 func verifyIndexes(ctx context.Context, g store.Getter, all []*tableIndexes) (*IndexReport, error) {

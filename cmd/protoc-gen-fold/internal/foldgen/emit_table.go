@@ -3,6 +3,7 @@ package foldgen
 import (
 	"fmt"
 	"go/doc"
+	"strings"
 
 	"github.com/dave/jennifer/jen"
 )
@@ -42,7 +43,8 @@ func (e *emitter) types(g *jen.Group) {
 
 // synopsis is the first sentence of the message's comment, if it is no longer than a line.
 func (e *emitter) synopsis() string {
-	text := new(doc.Package).Synopsis(string(e.message.Comments.Leading))
+	text := strings.ReplaceAll("\n"+string(e.message.Comments.Leading), "\n ", "\n") // an indented line would be code
+	text = new(doc.Package).Synopsis(text)
 	if len(text) > lineWidth {
 		return ""
 	}

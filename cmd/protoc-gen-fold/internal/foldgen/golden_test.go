@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,8 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
-	"google.golang.org/protobuf/cmd/protoc-gen-go/internal_gengo"
-	"google.golang.org/protobuf/compiler/protogen"
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/pluginpb"
 )
@@ -65,17 +64,32 @@ func foldFiles(files sources) func(func(string, string) bool) {
 	}
 }
 
-// sameInAnyOrder asks for the files in other orders, and for each alone.
+// sameInAnyOrder asks for the files in other orders, a directory at a time, and for each alone.
 func sameInAnyOrder(t *testing.T, req *pluginpb.CodeGeneratorRequest, want map[string]string) {
 	t.Helper()
 	files := slices.Clone(req.GetFileToGenerate())
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 4 {
+	for range 20 {
 		random.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
 		got, text := generate(with(req, "", files...))
 		if diff := cmp.Diff(want, got); text != "" || diff != "" {
 			t.Errorf("order %v changes the output: %s%s", files, text, diff)
 		}
+	}
+	byDir := map[string][]string{}
+	for _, file := range files {
+		byDir[path.Dir(file)] = append(byDir[path.Dir(file)], file)
+	}
+	together := map[string]string{}
+	for dir, files := range byDir {
+		got, text := generate(with(req, "", files...))
+		if text != "" {
+			t.Errorf("%s alone: %s", dir, text)
+		}
+		maps.Copy(together, got)
+	}
+	if diff := cmp.Diff(want, together); diff != "" {
+		t.Errorf("directories alone give another output (-together +alone):\n%s", diff)
 	}
 	single := map[string]string{}
 	for _, file := range files {
@@ -88,27 +102,6 @@ func sameInAnyOrder(t *testing.T, req *pluginpb.CodeGeneratorRequest, want map[s
 	if diff := cmp.Diff(want, single); diff != "" {
 		t.Errorf("files alone give another output (-together +alone):\n%s", diff)
 	}
-}
-
-// goCode is what protoc-gen-go makes of the request.
-func goCode(t *testing.T, req *pluginpb.CodeGeneratorRequest) map[string]string {
-	t.Helper()
-	req = with(req, "")
-	*req.Parameter = "paths=source_relative"
-	plugin, err := protogen.Options{}.New(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range plugin.Files {
-		if f.Generate {
-			internal_gengo.GenerateFile(plugin, f)
-		}
-	}
-	out := map[string]string{}
-	for _, f := range plugin.Response().GetFile() {
-		out[f.GetName()] = f.GetContent()
-	}
-	return out
 }
 
 func rewrite(t *testing.T, dir string, outputs ...map[string]string) {
@@ -130,7 +123,7 @@ func rewrite(t *testing.T, dir string, outputs ...map[string]string) {
 }
 
 // TestDiagnostics compares what the plugin says of each wrong schema. A case is proto files, an optional file "opt" of
-// parameters, and the expected text.
+// parameters, an optional file "generate" of what to generate, and the expected text.
 func TestDiagnostics(t *testing.T) {
 	cases, err := filepath.Glob(filepath.Join(testdata, "diagnostics", "*.txtar"))
 	if err != nil || len(cases) == 0 {
@@ -169,6 +162,7 @@ func diagnose(t *testing.T, archive *txtar.Archive) (got, want string) {
 	var only []string
 	for _, f := range archive.Files {
 		switch {
+		case f.Name == "buf": // what it is under buf itself; see package main
 		case f.Name == "diagnostics":
 			want = string(f.Data)
 		case f.Name == "opt":

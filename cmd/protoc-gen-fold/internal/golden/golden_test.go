@@ -87,8 +87,12 @@ func TestKeys(t *testing.T) {
 	checkTable(t, &samepkgv1.Thing{Name: "x"}, "thing.pa0.x", samepkgv1.ThingKeyOf, samepkgv1.ParseThingKey, samepkgv1.ParseThing)
 	checkTable(t, &foldpb.Item{Mode: foldpb.Mode_MODE_ON, Name: "n"}, "fold.pa1.n", foldfold.ItemKeyOf, foldfold.ParseItemKey, foldfold.ParseItem)
 	checkTable(t, &keywordspb.Get{Reset_: "r", Descriptor_: "d"}, "get.r.d", errfold.GetKeyOf, errfold.ParseGetKey, errfold.ParseGet)
-	checkTable(t, &keywordspb.Word{Type: "t", Range: "r", Func: "f", Err: "e", Dst: "d", Id: "i", ID: "j", X_1: "x", UrlPath: "/", Last: "l"},
-		"word.t.r.f.e.d.i.j.x./2F.pa0.pa0.pa0.l", errfold.WordKeyOf, errfold.ParseWordKey, errfold.ParseWord)
+	checkTable(t, &keywordspb.Word{Type: "t", Range: "r", Func: "f", Err: "e", Dst: "d"}, "word.t.r.f.e.d",
+		errfold.WordKeyOf, errfold.ParseWordKey, errfold.ParseWord)
+	checkTable(t, &keywordspb.Name{Id: "i", ID: "j", X_1: "x", UrlPath: "/"}, "name.i.j.x./2F",
+		errfold.NameKeyOf, errfold.ParseNameKey, errfold.ParseName)
+	checkTable(t, &keywordspb.Import{Fold: 1, Last: "l"}, "import.pa1.pa0.pa0.l",
+		errfold.ImportKeyOf, errfold.ParseImportKey, errfold.ParseImport)
 }
 
 func TestShapes(t *testing.T) {

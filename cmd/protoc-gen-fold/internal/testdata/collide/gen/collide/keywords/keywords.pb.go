@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Word has key fields that are Go keywords, our own variables, and names that differ by case only.
+// Word has key fields that are Go keywords and our own variables.
 type Word struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
@@ -33,14 +33,6 @@ type Word struct {
 	Func          string                 `protobuf:"bytes,3,opt,name=func,proto3" json:"func,omitempty"`
 	Err           string                 `protobuf:"bytes,4,opt,name=err,proto3" json:"err,omitempty"`
 	Dst           string                 `protobuf:"bytes,5,opt,name=dst,proto3" json:"dst,omitempty"`
-	Id            string                 `protobuf:"bytes,6,opt,name=id,proto3" json:"id,omitempty"`
-	ID            string                 `protobuf:"bytes,7,opt,name=iD,json=otherID,proto3" json:"iD,omitempty"`
-	X_1           string                 `protobuf:"bytes,8,opt,name=x_1,json=x1,proto3" json:"x_1,omitempty"`
-	UrlPath       string                 `protobuf:"bytes,9,opt,name=url_path,json=urlPath,proto3" json:"url_path,omitempty"`
-	Fold          fold.Mode              `protobuf:"varint,10,opt,name=fold,proto3,enum=collide_fold.v1.Mode" json:"fold,omitempty"`
-	Context       context.Mode           `protobuf:"varint,11,opt,name=context,proto3,enum=collide_context.v1.Mode" json:"context,omitempty"`
-	Any           any1.Mode              `protobuf:"varint,12,opt,name=any,proto3,enum=collide_any.v1.Mode" json:"any,omitempty"`
-	Last          string                 `protobuf:"bytes,13,opt,name=last,proto3" json:"last,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -110,56 +102,138 @@ func (x *Word) GetDst() string {
 	return ""
 }
 
-func (x *Word) GetId() string {
+// Name has key fields whose names differ by case only, or not at all in Go.
+type Name struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	ID            string                 `protobuf:"bytes,2,opt,name=iD,json=otherID,proto3" json:"iD,omitempty"`
+	X_1           string                 `protobuf:"bytes,3,opt,name=x_1,json=x1,proto3" json:"x_1,omitempty"`
+	UrlPath       string                 `protobuf:"bytes,4,opt,name=url_path,json=urlPath,proto3" json:"url_path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Name) Reset() {
+	*x = Name{}
+	mi := &file_collide_keywords_keywords_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Name) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Name) ProtoMessage() {}
+
+func (x *Name) ProtoReflect() protoreflect.Message {
+	mi := &file_collide_keywords_keywords_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Name.ProtoReflect.Descriptor instead.
+func (*Name) Descriptor() ([]byte, []int) {
+	return file_collide_keywords_keywords_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Name) GetId() string {
 	if x != nil {
 		return x.Id
 	}
 	return ""
 }
 
-func (x *Word) GetID() string {
+func (x *Name) GetID() string {
 	if x != nil {
 		return x.ID
 	}
 	return ""
 }
 
-func (x *Word) GetX_1() string {
+func (x *Name) GetX_1() string {
 	if x != nil {
 		return x.X_1
 	}
 	return ""
 }
 
-func (x *Word) GetUrlPath() string {
+func (x *Name) GetUrlPath() string {
 	if x != nil {
 		return x.UrlPath
 	}
 	return ""
 }
 
-func (x *Word) GetFold() fold.Mode {
+// Import has key fields that are named as the packages of their types, which are named as ours.
+type Import struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Fold          fold.Mode              `protobuf:"varint,1,opt,name=fold,proto3,enum=collide_fold.v1.Mode" json:"fold,omitempty"`
+	Context       context.Mode           `protobuf:"varint,2,opt,name=context,proto3,enum=collide_context.v1.Mode" json:"context,omitempty"`
+	Any           any1.Mode              `protobuf:"varint,3,opt,name=any,proto3,enum=collide_any.v1.Mode" json:"any,omitempty"`
+	Last          string                 `protobuf:"bytes,4,opt,name=last,proto3" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Import) Reset() {
+	*x = Import{}
+	mi := &file_collide_keywords_keywords_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Import) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Import) ProtoMessage() {}
+
+func (x *Import) ProtoReflect() protoreflect.Message {
+	mi := &file_collide_keywords_keywords_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Import.ProtoReflect.Descriptor instead.
+func (*Import) Descriptor() ([]byte, []int) {
+	return file_collide_keywords_keywords_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Import) GetFold() fold.Mode {
 	if x != nil {
 		return x.Fold
 	}
 	return fold.Mode(0)
 }
 
-func (x *Word) GetContext() context.Mode {
+func (x *Import) GetContext() context.Mode {
 	if x != nil {
 		return x.Context
 	}
 	return context.Mode(0)
 }
 
-func (x *Word) GetAny() any1.Mode {
+func (x *Import) GetAny() any1.Mode {
 	if x != nil {
 		return x.Any
 	}
 	return any1.Mode(0)
 }
 
-func (x *Word) GetLast() string {
+func (x *Import) GetLast() string {
 	if x != nil {
 		return x.Last
 	}
@@ -176,7 +250,7 @@ type Get struct {
 
 func (x *Get) Reset() {
 	*x = Get{}
-	mi := &file_collide_keywords_keywords_proto_msgTypes[1]
+	mi := &file_collide_keywords_keywords_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -188,7 +262,7 @@ func (x *Get) String() string {
 func (*Get) ProtoMessage() {}
 
 func (x *Get) ProtoReflect() protoreflect.Message {
-	mi := &file_collide_keywords_keywords_proto_msgTypes[1]
+	mi := &file_collide_keywords_keywords_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -201,7 +275,7 @@ func (x *Get) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Get.ProtoReflect.Descriptor instead.
 func (*Get) Descriptor() ([]byte, []int) {
-	return file_collide_keywords_keywords_proto_rawDescGZIP(), []int{1}
+	return file_collide_keywords_keywords_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Get) GetReset_() string {
@@ -222,26 +296,29 @@ var File_collide_keywords_keywords_proto protoreflect.FileDescriptor
 
 const file_collide_keywords_keywords_proto_rawDesc = "" +
 	"\n" +
-	"\x1fcollide/keywords/keywords.proto\x12\x13collide_keywords.v1\x1a\x15collide/any/any.proto\x1a\x1dcollide/context/context.proto\x1a\x17collide/fold/fold.proto\x1a\x15fold/v1/options.proto\"\xd8\x03\n" +
+	"\x1fcollide/keywords/keywords.proto\x12\x13collide_keywords.v1\x1a\x15collide/any/any.proto\x1a\x1dcollide/context/context.proto\x1a\x17collide/fold/fold.proto\x1a\x15fold/v1/options.proto\"\xa8\x01\n" +
 	"\x04Word\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
 	"\x05range\x18\x02 \x01(\tR\x05range\x12\x12\n" +
 	"\x04func\x18\x03 \x01(\tR\x04func\x12\x10\n" +
 	"\x03err\x18\x04 \x01(\tR\x03err\x12\x10\n" +
-	"\x03dst\x18\x05 \x01(\tR\x03dst\x12\x0e\n" +
-	"\x02id\x18\x06 \x01(\tR\x02id\x12\x13\n" +
-	"\x02iD\x18\a \x01(\tR\aotherID\x12\x0f\n" +
-	"\x03x_1\x18\b \x01(\tR\x02x1\x12\x19\n" +
-	"\burl_path\x18\t \x01(\tR\aurlPath\x12)\n" +
-	"\x04fold\x18\n" +
-	" \x01(\x0e2\x15.collide_fold.v1.ModeR\x04fold\x122\n" +
-	"\acontext\x18\v \x01(\x0e2\x18.collide_context.v1.ModeR\acontext\x12&\n" +
-	"\x03any\x18\f \x01(\x0e2\x14.collide_any.v1.ModeR\x03any\x12\x12\n" +
-	"\x04last\x18\r \x01(\tR\x04last:\x81\x01\x8a\xe3\x18}\n" +
-	"_word.{type}.{range}.{func}.{err}.{dst}.{id}.{iD}.{x_1}.{url_path}.{fold}.{context}.{any}.{last}\x12\b\n" +
-	"\x02iD\"\x02Id\x12\a\n" +
+	"\x03dst\x18\x05 \x01(\tR\x03dst:>\x8a\xe3\x18:\n" +
+	"&word.{type}.{range}.{func}.{err}.{dst}\x12\a\n" +
 	"\x03err\x18\x02\x12\a\n" +
-	"\x03dst\x18\x02\"[\n" +
+	"\x03dst\x18\x02\"\x88\x01\n" +
+	"\x04Name\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x13\n" +
+	"\x02iD\x18\x02 \x01(\tR\aotherID\x12\x0f\n" +
+	"\x03x_1\x18\x03 \x01(\tR\x02x1\x12\x19\n" +
+	"\burl_path\x18\x04 \x01(\tR\aurlPath:/\x8a\xe3\x18+\n" +
+	"\x1fname.{id}.{iD}.{x_1}.{url_path}\x12\b\n" +
+	"\x02iD\"\x02Id\"\xcf\x01\n" +
+	"\x06Import\x12)\n" +
+	"\x04fold\x18\x01 \x01(\x0e2\x15.collide_fold.v1.ModeR\x04fold\x122\n" +
+	"\acontext\x18\x02 \x01(\x0e2\x18.collide_context.v1.ModeR\acontext\x12&\n" +
+	"\x03any\x18\x03 \x01(\x0e2\x14.collide_any.v1.ModeR\x03any\x12\x12\n" +
+	"\x04last\x18\x04 \x01(\tR\x04last:*\x8a\xe3\x18&\n" +
+	"$import.{fold}.{context}.{any}.{last}\"[\n" +
 	"\x03Get\x12\x14\n" +
 	"\x05reset\x18\x01 \x01(\tR\x05reset\x12\x1e\n" +
 	"\n" +
@@ -262,18 +339,20 @@ func file_collide_keywords_keywords_proto_rawDescGZIP() []byte {
 	return file_collide_keywords_keywords_proto_rawDescData
 }
 
-var file_collide_keywords_keywords_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_collide_keywords_keywords_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_collide_keywords_keywords_proto_goTypes = []any{
 	(*Word)(nil),      // 0: collide_keywords.v1.Word
-	(*Get)(nil),       // 1: collide_keywords.v1.Get
-	(fold.Mode)(0),    // 2: collide_fold.v1.Mode
-	(context.Mode)(0), // 3: collide_context.v1.Mode
-	(any1.Mode)(0),    // 4: collide_any.v1.Mode
+	(*Name)(nil),      // 1: collide_keywords.v1.Name
+	(*Import)(nil),    // 2: collide_keywords.v1.Import
+	(*Get)(nil),       // 3: collide_keywords.v1.Get
+	(fold.Mode)(0),    // 4: collide_fold.v1.Mode
+	(context.Mode)(0), // 5: collide_context.v1.Mode
+	(any1.Mode)(0),    // 6: collide_any.v1.Mode
 }
 var file_collide_keywords_keywords_proto_depIdxs = []int32{
-	2, // 0: collide_keywords.v1.Word.fold:type_name -> collide_fold.v1.Mode
-	3, // 1: collide_keywords.v1.Word.context:type_name -> collide_context.v1.Mode
-	4, // 2: collide_keywords.v1.Word.any:type_name -> collide_any.v1.Mode
+	4, // 0: collide_keywords.v1.Import.fold:type_name -> collide_fold.v1.Mode
+	5, // 1: collide_keywords.v1.Import.context:type_name -> collide_context.v1.Mode
+	6, // 2: collide_keywords.v1.Import.any:type_name -> collide_any.v1.Mode
 	3, // [3:3] is the sub-list for method output_type
 	3, // [3:3] is the sub-list for method input_type
 	3, // [3:3] is the sub-list for extension type_name
@@ -292,7 +371,7 @@ func file_collide_keywords_keywords_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_collide_keywords_keywords_proto_rawDesc), len(file_collide_keywords_keywords_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -15,16 +15,10 @@ import (
 const _ = fold.SupportsGen1
 
 type (
-	// WordKey is the key "word.{type}.{range}.{func}.{err}.{dst}.{id}.{iD}.{x_1}.{url_path}.{fold}.{context}.{any}.{last}" in bucket "collide".
-	WordKey struct {
-		Type, Range, Func, Err, Dst, ID, Id, X1, URLPath string
-		Fold                                             foldpb.Mode
-		Context                                          contextpb.Mode
-		Any                                              anypb.Mode
-		Last                                             string
-	}
+	// WordKey is the key "word.{type}.{range}.{func}.{err}.{dst}" in bucket "collide".
+	WordKey struct{ Type, Range, Func, Err, Dst string }
 	// WordTable reads the rows of a fold; RegisterWord adds it to a builder, before its Start.
-	// Word has key fields that are Go keywords, our own variables, and names that differ by case only.
+	// Word has key fields that are Go keywords and our own variables.
 	WordTable struct {
 		*fold.Table[WordKey, *errpb.Word]
 	}
@@ -46,6 +40,61 @@ type (
 	}
 	WordHookFuncs          fold.Hooks[WordKey, *errpb.Word]
 	UnimplementedWordHooks struct{}
+	// NameKey is the key "name.{id}.{iD}.{x_1}.{url_path}" in bucket "collide".
+	NameKey struct{ ID, Id, X1, URLPath string }
+	// NameTable reads the rows of a fold; RegisterName adds it to a builder, before its Start.
+	// Name has key fields whose names differ by case only, or not at all in Go.
+	NameTable struct {
+		*fold.Table[NameKey, *errpb.Name]
+	}
+	// NameWriter writes rows to a bucket; it needs no fold, and is safe for concurrent use.
+	NameWriter struct {
+		*fold.Writer[NameKey, *errpb.Name]
+	}
+	NameRow    = fold.Row[NameKey, *errpb.Name]
+	NameRows   = fold.Rows[NameKey, *errpb.Name]
+	NameEvent  = fold.Event[NameKey, *errpb.Name]
+	NameRev    = fold.Rev[NameKey]
+	NamePrefix = fold.Prefix[NameKey]
+	NameOption = fold.TableOption
+	// NameHooks follow the fold. Embed UnimplementedNameHooks, or use NameHookFuncs, whose funcs may be nil.
+	NameHooks interface {
+		LoadName(context.Context, NameRows) error     // once, before the first apply: the rows as they were on disk
+		ApplyName(context.Context, []NameEvent) error // each batch, by revision, before it is durable
+		mustEmbedUnimplementedNameHooks()
+	}
+	NameHookFuncs          fold.Hooks[NameKey, *errpb.Name]
+	UnimplementedNameHooks struct{}
+	// ImportKey is the key "import.{fold}.{context}.{any}.{last}" in bucket "collide".
+	ImportKey struct {
+		Fold    foldpb.Mode
+		Context contextpb.Mode
+		Any     anypb.Mode
+		Last    string
+	}
+	// ImportTable reads the rows of a fold; RegisterImport adds it to a builder, before its Start.
+	// Import has key fields that are named as the packages of their types, which are named as ours.
+	ImportTable struct {
+		*fold.Table[ImportKey, *errpb.Import]
+	}
+	// ImportWriter writes rows to a bucket; it needs no fold, and is safe for concurrent use.
+	ImportWriter struct {
+		*fold.Writer[ImportKey, *errpb.Import]
+	}
+	ImportRow    = fold.Row[ImportKey, *errpb.Import]
+	ImportRows   = fold.Rows[ImportKey, *errpb.Import]
+	ImportEvent  = fold.Event[ImportKey, *errpb.Import]
+	ImportRev    = fold.Rev[ImportKey]
+	ImportPrefix = fold.Prefix[ImportKey]
+	ImportOption = fold.TableOption
+	// ImportHooks follow the fold. Embed UnimplementedImportHooks, or use ImportHookFuncs, whose funcs may be nil.
+	ImportHooks interface {
+		LoadImport(context.Context, ImportRows) error     // once, before the first apply: the rows as they were on disk
+		ApplyImport(context.Context, []ImportEvent) error // each batch, by revision, before it is durable
+		mustEmbedUnimplementedImportHooks()
+	}
+	ImportHookFuncs          fold.Hooks[ImportKey, *errpb.Import]
+	UnimplementedImportHooks struct{}
 	// GetKey is the key "get.{reset}.{descriptor}" in bucket "collide".
 	GetKey struct{ Reset, Descriptor string }
 	// GetTable reads the rows of a fold; RegisterGet adds it to a builder, before its Start.
@@ -73,31 +122,28 @@ type (
 )
 
 var (
-	WordDesc = fold.DescOf(ParseWordKey, WordKeyOf)
-	GetDesc  = fold.DescOf(ParseGetKey, GetKeyOf)
+	WordDesc   = fold.DescOf(ParseWordKey, WordKeyOf)
+	NameDesc   = fold.DescOf(ParseNameKey, NameKeyOf)
+	ImportDesc = fold.DescOf(ParseImportKey, ImportKeyOf)
+	GetDesc    = fold.DescOf(ParseGetKey, GetKeyOf)
 )
 
 func (k WordKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "word").ESC(k.Type).ESC(k.Range).ESC(k.Func).Verbatim("err", k.Err).
-		Verbatim("dst", k.Dst).ESC(k.ID).ESC(k.Id).ESC(k.X1).ESC(k.URLPath).Int(int64(k.Fold)).
-		Int(int64(k.Context)).Int(int64(k.Any)).ESC(k.Last).End()
+		Verbatim("dst", k.Dst).End()
 }
 
 func ParseWordKey(key string) (WordKey, error) {
 	r := fold.ReadKey(key, "word")
 	return fold.ParsedKey(&r, WordKey{
 		Type: r.ESC("type"), Range: r.ESC("range"), Func: r.ESC("func"), Err: r.Verbatim("err"),
-		Dst: r.Verbatim("dst"), ID: r.ESC("id"), Id: r.ESC("iD"), X1: r.ESC("x_1"), URLPath: r.ESC("url_path"),
-		Fold: fold.ReadInt[foldpb.Mode](&r, "fold"), Context: fold.ReadInt[contextpb.Mode](&r, "context"),
-		Any: fold.ReadInt[anypb.Mode](&r, "any"), Last: r.ESC("last"),
+		Dst: r.Verbatim("dst"),
 	})
 }
 
 func WordKeyOf(m *errpb.Word) (WordKey, error) {
 	return WordKey{
-		Type: m.GetType(), Range: m.GetRange(), Func: m.GetFunc(), Err: m.GetErr(), Dst: m.GetDst(), ID: m.GetId(),
-		Id: m.GetID(), X1: m.GetX_1(), URLPath: m.GetUrlPath(), Fold: m.GetFold(), Context: m.GetContext(),
-		Any: m.GetAny(), Last: m.GetLast(),
+		Type: m.GetType(), Range: m.GetRange(), Func: m.GetFunc(), Err: m.GetErr(), Dst: m.GetDst(),
 	}, nil
 }
 
@@ -112,51 +158,6 @@ func WordByTypeRangeFunc(type_, range_, func_ string) WordPrefix {
 }
 func WordByTypeRangeFuncErr(type_, range_, func_, err_ string) WordPrefix {
 	return fold.PrefixOf(WordKey{Type: type_, Range: range_, Func: func_, Err: err_}, 5)
-}
-func WordByTypeRangeFuncErrDst(type_, range_, func_, err_, dst_ string) WordPrefix {
-	return fold.PrefixOf(WordKey{Type: type_, Range: range_, Func: func_, Err: err_, Dst: dst_}, 6)
-}
-func WordByTypeRangeFuncErrDstID(type_, range_, func_, err_, dst_, id_ string) WordPrefix {
-	return fold.PrefixOf(WordKey{Type: type_, Range: range_, Func: func_, Err: err_, Dst: dst_, ID: id_}, 7)
-}
-func WordByTypeRangeFuncErrDstIDId(type_, range_, func_, err_, dst_, id_, id2_ string) WordPrefix {
-	return fold.PrefixOf(WordKey{
-		Type: type_, Range: range_, Func: func_, Err: err_, Dst: dst_, ID: id_, Id: id2_,
-	}, 8)
-}
-func WordByTypeRangeFuncErrDstIDIdX1(type_, range_, func_, err_, dst_, id_, id2_, x1_ string) WordPrefix {
-	return fold.PrefixOf(WordKey{
-		Type: type_, Range: range_, Func: func_, Err: err_, Dst: dst_, ID: id_, Id: id2_, X1: x1_,
-	}, 9)
-}
-func WordByTypeRangeFuncErrDstIDIdX1URLPath(type_, range_, func_, err_, dst_, id_, id2_, x1_, urlPath_ string) WordPrefix {
-	return fold.PrefixOf(WordKey{
-		Type: type_, Range: range_, Func: func_, Err: err_, Dst: dst_, ID: id_, Id: id2_, X1: x1_, URLPath: urlPath_,
-	}, 10)
-}
-func WordByTypeRangeFuncErrDstIDIdX1URLPathFold(
-	type_, range_, func_, err_, dst_, id_, id2_, x1_, urlPath_ string, fold_ foldpb.Mode,
-) WordPrefix {
-	return fold.PrefixOf(WordKey{
-		Type: type_, Range: range_, Func: func_, Err: err_, Dst: dst_, ID: id_, Id: id2_, X1: x1_, URLPath: urlPath_,
-		Fold: fold_,
-	}, 11)
-}
-func WordByTypeRangeFuncErrDstIDIdX1URLPathFoldContext(
-	type_, range_, func_, err_, dst_, id_, id2_, x1_, urlPath_ string, fold_ foldpb.Mode, context_ contextpb.Mode,
-) WordPrefix {
-	return fold.PrefixOf(WordKey{
-		Type: type_, Range: range_, Func: func_, Err: err_, Dst: dst_, ID: id_, Id: id2_, X1: x1_, URLPath: urlPath_,
-		Fold: fold_, Context: context_,
-	}, 12)
-}
-func WordByTypeRangeFuncErrDstIDIdX1URLPathFoldContextAny(
-	type_, range_, func_, err_, dst_, id_, id2_, x1_, urlPath_ string, fold_ foldpb.Mode, context_ contextpb.Mode, any_ anypb.Mode,
-) WordPrefix {
-	return fold.PrefixOf(WordKey{
-		Type: type_, Range: range_, Func: func_, Err: err_, Dst: dst_, ID: id_, Id: id2_, X1: x1_, URLPath: urlPath_,
-		Fold: fold_, Context: context_, Any: any_,
-	}, 13)
 }
 
 func RegisterWord(b *fold.Builder, opts_ ...WordOption) (WordTable, error) {
@@ -183,6 +184,112 @@ func (h WordHookFuncs) LoadWord(ctx context.Context, rows WordRows) error {
 	return fold.CallHook(ctx, h.Load, rows)
 }
 func (h WordHookFuncs) ApplyWord(ctx context.Context, events []WordEvent) error {
+	return fold.CallHook(ctx, h.Apply, events)
+}
+
+func (k NameKey) AppendKey(dst []byte) ([]byte, error) {
+	return fold.WriteKey(dst, "name").ESC(k.ID).ESC(k.Id).ESC(k.X1).ESC(k.URLPath).End()
+}
+
+func ParseNameKey(key string) (NameKey, error) {
+	r := fold.ReadKey(key, "name")
+	return fold.ParsedKey(&r, NameKey{
+		ID: r.ESC("id"), Id: r.ESC("iD"), X1: r.ESC("x_1"), URLPath: r.ESC("url_path"),
+	})
+}
+
+func NameKeyOf(m *errpb.Name) (NameKey, error) {
+	return NameKey{ID: m.GetId(), Id: m.GetID(), X1: m.GetX_1(), URLPath: m.GetUrlPath()}, nil
+}
+
+// NameAll is every row of the table; NameByID and the like are the rows whose key begins so.
+func NameAll() NamePrefix                    { return fold.PrefixOf(NameKey{}, 1) }
+func NameByID(id_ string) NamePrefix         { return fold.PrefixOf(NameKey{ID: id_}, 2) }
+func NameByIDId(id_, id2_ string) NamePrefix { return fold.PrefixOf(NameKey{ID: id_, Id: id2_}, 3) }
+func NameByIDIdX1(id_, id2_, x1_ string) NamePrefix {
+	return fold.PrefixOf(NameKey{ID: id_, Id: id2_, X1: x1_}, 4)
+}
+
+func RegisterName(b *fold.Builder, opts_ ...NameOption) (NameTable, error) {
+	return fold.RegisterAs[NameTable](b, NameDesc, opts_...)
+}
+
+func NewNameWriter(b fold.Bucket, opts_ ...fold.WriterOption) NameWriter {
+	return NameWriter{fold.NewWriter(b, NameDesc, opts_...)}
+}
+
+func WithNameHooks(h NameHooks) NameOption {
+	return fold.HooksOf[NameHookFuncs](h, NameHooks.LoadName, NameHooks.ApplyName)
+}
+
+// ParseName reads one entry of the bucket; it needs no fold and keeps nothing.
+func ParseName(r fold.RawEntry) (NameEvent, *fold.Rejection)                { return NameDesc.Parse(r) }
+func (k NameKey) String() string                                            { return fold.KeyString(k) }
+func (t NameTable) At(s *fold.Snapshot) NameTable                           { return NameTable{t.Table.At(s)} }
+func (UnimplementedNameHooks) LoadName(context.Context, NameRows) error     { return nil }
+func (UnimplementedNameHooks) ApplyName(context.Context, []NameEvent) error { return nil }
+func (UnimplementedNameHooks) mustEmbedUnimplementedNameHooks()             {}
+func (NameHookFuncs) mustEmbedUnimplementedNameHooks()                      {}
+func (h NameHookFuncs) LoadName(ctx context.Context, rows NameRows) error {
+	return fold.CallHook(ctx, h.Load, rows)
+}
+func (h NameHookFuncs) ApplyName(ctx context.Context, events []NameEvent) error {
+	return fold.CallHook(ctx, h.Apply, events)
+}
+
+func (k ImportKey) AppendKey(dst []byte) ([]byte, error) {
+	return fold.WriteKey(dst, "import").Int(int64(k.Fold)).Int(int64(k.Context)).Int(int64(k.Any)).ESC(k.Last).
+		End()
+}
+
+func ParseImportKey(key string) (ImportKey, error) {
+	r := fold.ReadKey(key, "import")
+	return fold.ParsedKey(&r, ImportKey{
+		Fold: fold.ReadInt[foldpb.Mode](&r, "fold"), Context: fold.ReadInt[contextpb.Mode](&r, "context"),
+		Any: fold.ReadInt[anypb.Mode](&r, "any"), Last: r.ESC("last"),
+	})
+}
+
+func ImportKeyOf(m *errpb.Import) (ImportKey, error) {
+	return ImportKey{
+		Fold: m.GetFold(), Context: m.GetContext(), Any: m.GetAny(), Last: m.GetLast(),
+	}, nil
+}
+
+// ImportAll is every row of the table; ImportByFold and the like are the rows whose key begins so.
+func ImportAll() ImportPrefix                     { return fold.PrefixOf(ImportKey{}, 1) }
+func ImportByFold(fold_ foldpb.Mode) ImportPrefix { return fold.PrefixOf(ImportKey{Fold: fold_}, 2) }
+func ImportByFoldContext(fold_ foldpb.Mode, context_ contextpb.Mode) ImportPrefix {
+	return fold.PrefixOf(ImportKey{Fold: fold_, Context: context_}, 3)
+}
+func ImportByFoldContextAny(fold_ foldpb.Mode, context_ contextpb.Mode, any_ anypb.Mode) ImportPrefix {
+	return fold.PrefixOf(ImportKey{Fold: fold_, Context: context_, Any: any_}, 4)
+}
+
+func RegisterImport(b *fold.Builder, opts_ ...ImportOption) (ImportTable, error) {
+	return fold.RegisterAs[ImportTable](b, ImportDesc, opts_...)
+}
+
+func NewImportWriter(b fold.Bucket, opts_ ...fold.WriterOption) ImportWriter {
+	return ImportWriter{fold.NewWriter(b, ImportDesc, opts_...)}
+}
+
+func WithImportHooks(h ImportHooks) ImportOption {
+	return fold.HooksOf[ImportHookFuncs](h, ImportHooks.LoadImport, ImportHooks.ApplyImport)
+}
+
+// ParseImport reads one entry of the bucket; it needs no fold and keeps nothing.
+func ParseImport(r fold.RawEntry) (ImportEvent, *fold.Rejection)                  { return ImportDesc.Parse(r) }
+func (k ImportKey) String() string                                                { return fold.KeyString(k) }
+func (t ImportTable) At(s *fold.Snapshot) ImportTable                             { return ImportTable{t.Table.At(s)} }
+func (UnimplementedImportHooks) LoadImport(context.Context, ImportRows) error     { return nil }
+func (UnimplementedImportHooks) ApplyImport(context.Context, []ImportEvent) error { return nil }
+func (UnimplementedImportHooks) mustEmbedUnimplementedImportHooks()               {}
+func (ImportHookFuncs) mustEmbedUnimplementedImportHooks()                        {}
+func (h ImportHookFuncs) LoadImport(ctx context.Context, rows ImportRows) error {
+	return fold.CallHook(ctx, h.Load, rows)
+}
+func (h ImportHookFuncs) ApplyImport(ctx context.Context, events []ImportEvent) error {
 	return fold.CallHook(ctx, h.Apply, events)
 }
 

@@ -133,11 +133,16 @@ func (s *Store) open() (err error) {
 		return openError(err)
 	}
 	s.log.opening.Store(false)
-	if err := s.releaseCompactions(); err != nil {
-		return errors.Join(err, s.db.Close())
+	err = s.releaseCompactions()
+	if err == nil {
+		err = s.recoverCursor()
 	}
-	if err := s.recoverCursor(); err != nil {
-		return errors.Join(err, s.db.Close())
+	if err != nil {
+		// Guarded: once something has poisoned the store, Pebble's Close may wait for a flush that never ends.
+		if closed := s.log.guard(s.db.Close); !isPoison(err) {
+			err = errors.Join(err, closed)
+		}
+		return err
 	}
 	s.batch = s.db.NewBatchWithSize(0, pebble.WithMaxRetainedSizeBytes(batchRetained))
 	s.bulk.init(p, formatVersion.MaxTableFormat())

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -55,6 +57,7 @@ func TestEveryPart(t *testing.T) {
 	for _, name := range []string{
 		"power/pebble/none, lost a tail", "power/log/none, lost a tail", "power/pebble/sync opened again", "fault/pebble/sync",
 		"kill/pebble/sync, artifacts and imports", "kill/log/none, artifacts and imports", "damage/log, flip, refused",
+		"damage/pebble, log, cut, refused", "damage/pebble, log, cut, an older fold", "damage/pebble, MANIFEST, flip, refused",
 	} {
 		if all.count(name) == 0 {
 			t.Errorf("there was no %q", name)
@@ -77,6 +80,60 @@ func TestTheLastLineHasTheCounts(t *testing.T) {
 	}
 	if _, err := run(t.Context(), []string{"-only", "nothing"}, &out); err == nil {
 		t.Error("no error for a part that is not there")
+	}
+}
+
+// TestWhatIsWrongIsAtTheEnd: every line is there once more after the counts, also those that were too many to print as
+// they came.
+func TestWhatIsWrongIsAtTheEnd(t *testing.T) {
+	var out strings.Builder
+	all := newTally(&out)
+	const wrong = maxShown + 7
+	for n := range wrong {
+		all.clone("x", fmt.Errorf("number %d", n), fmt.Sprintf("seed %d", n))
+	}
+	all.remark("y", "odd", "seed 99")
+	all.clone("x", nil, "")
+	if got := strings.Count(out.String(), "inconsistent: x: number"); got != maxShown {
+		t.Errorf("%d lines came at once, want %d", got, maxShown)
+	}
+	text := reportOf(all, &out)
+	for n := range wrong {
+		if !strings.Contains(text, fmt.Sprintf("inconsistent: x: number %d\n  replay: seed %d\n", n, n)) {
+			t.Errorf("number %d is missing: %s", n, text)
+		}
+	}
+	if !strings.HasSuffix(text, fmt.Sprintf("y: odd\n  replay: seed 99\nclones %d inconsistent %d\n", wrong+1, wrong)) {
+		t.Errorf("the end is %s", text)
+	}
+}
+
+// TestWithin: what is stuck is given up, and the error says where it is.
+func TestWithin(t *testing.T) {
+	stuck := make(chan struct{})
+	defer close(stuck)
+	if err := within(time.Millisecond, func() error { <-stuck; return nil }); err == nil || !strings.Contains(err.Error(), "TestWithin") {
+		t.Errorf("it does not say where it is stuck: %v", err)
+	}
+	want := errors.New("want")
+	if err := within(time.Minute, func() error { return want }); err != want {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestChildEndsByItself: a child that is stuck says where it is and ends, whatever became of the process that began it.
+func TestChildEndsByItself(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd, err := (&task{Op: taskHang, Limit: time.Millisecond}).command(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	var exit *exec.ExitError
+	if err := cmd.Run(); !errors.As(err, &exit) || exit.ExitCode() != exitStuck || !strings.Contains(stderr.String(), "runChild") {
+		t.Errorf("%v: %s", err, stderr.String())
 	}
 }
 

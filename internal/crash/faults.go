@@ -87,7 +87,12 @@ func (f *faults) logs(ctx context.Context) {
 		return
 	}
 	f.each(clean.n.Load(), func(at int64, sticky bool) {
-		d, p, err := f.oneLog(ctx, t, &failing{at: at, sticky: sticky})
+		var d disk
+		var p progress
+		err := within(childLimit, func() (err error) {
+			d, p, err = f.oneLog(ctx, t, &failing{at: at, sticky: sticky})
+			return err
+		})
 		if err != nil {
 			f.tally.failed(f.name, err, f.replay(at, sticky))
 			return
@@ -141,18 +146,21 @@ const childEnv = "FOLD_CRASH_CHILD"
 
 // task is what a child does.
 type task struct {
-	Op     string // taskFail or taskWrite
+	Op     string // taskFail, taskWrite or taskHang
 	Store  string // "pebble" or "log"
 	Dir    string
 	Mode   storetest.Mode
 	Seed   uint64
 	At     int64
 	Sticky bool
+	// Limit is how long the child may be there; 0 is ownLimit.
+	Limit time.Duration
 }
 
 const (
 	taskFail  = "fail"
 	taskWrite = "write"
+	taskHang  = "hang"
 )
 
 // runChild does the task of this process, if it is a child.
@@ -165,8 +173,21 @@ func runChild(ctx context.Context, out io.Writer) (child bool, err error) {
 	if err := json.Unmarshal([]byte(env), &t); err != nil {
 		return true, err
 	}
-	if t.Op == taskFail {
+	limit := t.Limit
+	if limit == 0 {
+		limit = ownLimit
+	}
+	bound := time.AfterFunc(limit, func() {
+		fmt.Fprintf(os.Stderr, "still there after %v: %s\n", limit, stacks())
+		os.Exit(exitStuck)
+	})
+	defer bound.Stop()
+	switch t.Op {
+	case taskFail:
 		return true, t.fail(ctx, out)
+	case taskHang:
+		<-ctx.Done()
+		return true, ctx.Err()
 	}
 	return true, t.write(ctx, out)
 }
@@ -201,14 +222,20 @@ func (t *task) fail(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// childLimit is how long one child may take before it counts as stuck, and stickyLimit one whose disk fails for good.
+// childLimit is how long one child may take before it counts as stuck, and stickyLimit one whose disk fails for good. After
+// ownLimit a child ends by itself, whatever became of the process that began it.
 const (
 	childLimit  = time.Minute
 	stickyLimit = 15 * time.Second
+	ownLimit    = 90 * time.Second
 )
 
-// exitWrong is a child's exit code when it saw something wrong; Pebble's end of a process is another.
-const exitWrong = 3
+// exitWrong is a child's exit code when it saw something wrong, and exitStuck when it was there for too long; Pebble's end
+// of a process is another.
+const (
+	exitWrong = 3
+	exitStuck = 4
+)
 
 // pebble fails operations of Pebble's life, each in a process of its own, which Pebble may end.
 func (f *faults) pebble(ctx context.Context) {
@@ -243,15 +270,20 @@ func (f *faults) onePebble(ctx context.Context, t *truth, at int64, sticky bool)
 	if err != nil {
 		return p, ops, err
 	}
+	return p, ops, within(lookLimit, func() error { return f.leftIn(dir, t, p) })
+}
+
+// leftIn looks at a directory after a life with a failure, on a disk that does not fail any more.
+func (f *faults) leftIn(dir string, t *truth, p progress) error {
 	s, err := pebblestore.Open(filepath.Join(dir, "store"), pebbleOptions(f.mode))
 	if err != nil {
-		return p, ops, err
+		return err
 	}
 	err = errors.Join(t.checkAt(s, p.durable, p.begun), s.Close())
 	if err == nil && p.exported != 0 {
 		err = exportAt(t, p.exported, func() (store.Store, error) { return pebblestore.Kind().Open(filepath.Join(dir, "copy")) })
 	}
-	return p, ops, err
+	return err
 }
 
 // failInChild runs the task and reads what it says. A child that says that something is wrong is an error, and one that
@@ -281,12 +313,12 @@ func (f *faults) failInChild(ctx context.Context, t *task) (p progress, ops int6
 	case ctx.Err() != nil:
 		return p, ops, ctx.Err()
 	case limited.Err() != nil && t.Sticky:
-		f.tally.note(f.name + ", stuck on a disk that fails for good")
+		f.tally.remark(f.name+", stuck on a disk that fails for good", fmt.Sprintf("after %+v: %.8000s", p, stderr.String()), f.replay(t.At, true))
 		return p, ops, nil
 	case limited.Err() != nil:
 		return p, ops, fmt.Errorf("stuck after %+v: %.8000s", p, stderr.String())
-	case errors.As(err, &exit) && exit.ExitCode() == exitWrong:
-		return p, ops, fmt.Errorf("the process says: %.2000s", stderr.String())
+	case errors.As(err, &exit) && (exit.ExitCode() == exitWrong || exit.ExitCode() == exitStuck):
+		return p, ops, fmt.Errorf("the process says: %.8000s", stderr.String())
 	case errors.As(err, &exit):
 		f.tally.note(f.name + ", the process ended")
 		return p, ops, nil

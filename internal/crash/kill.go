@@ -116,7 +116,7 @@ func (l *kills) run(ctx context.Context) {
 		replay := fmt.Sprintf("go run ./internal/crash -only %s -seed %d (kill %d)", l.name, l.seed, cycle)
 		acked, durable, err := l.kill(ctx, dir, 1+rng.IntN(40), time.Duration(rng.IntN(6000))*time.Microsecond)
 		if err == nil {
-			err = l.look(ctx, dir, t, acked, durable)
+			err = within(lookLimit, func() error { return l.look(ctx, dir, t, acked, durable) })
 		}
 		l.tally.clone(l.name, err, replay)
 		if err != nil {

@@ -76,7 +76,8 @@ func run(ctx context.Context, args []string, out io.Writer) (wrong bool, err err
 		done++
 	}
 	if err := ctx.Err(); err != nil {
-		return false, err
+		t.report() // of what there was time for
+		return t.wrong > 0, err
 	}
 	if done == 0 {
 		return false, fmt.Errorf("there is no part %q", c.only)

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
-	"time"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -21,49 +22,105 @@ type pebbleFiles struct {
 	cache *pebble.Cache
 }
 
-const pebbleFileBatches = 30
+const (
+	// pebbleFileBatches go to tables before the flushes are held, and then there are manyLogs more logs.
+	pebbleFileBatches = 24
+	manyLogs          = 3
+	// batchesAtMost bounds how many batches that takes.
+	batchesAtMost = 300
+)
 
 func (p *pebbleFiles) run(ctx context.Context) {
 	t := newTruth(p.seed, true)
-	d := newPebbleDisk(p.cache)
-	err := p.write(ctx, t, d)
+	d, last, err := p.write(ctx, t)
 	if err == nil {
-		err = p.all(t, d)
+		err = p.all(t, d, last)
 	}
 	p.tally.failed(p.name, err, p.replay("write", 0))
 }
 
-// write leaves a store that has tables, a manifest with some changes in it, and a log.
-func (p *pebbleFiles) write(ctx context.Context, t *truth, d *pebbleDisk) error {
-	s, err := d.open(storeDir, storetest.ModeSync, nil)
+// write is a disk with a store that has tables, a manifest with some changes in it, and several logs, and the number of
+// its last batch. Everything is synced.
+func (p *pebbleFiles) write(ctx context.Context, t *truth) (left *pebbleDisk, last uint64, err error) {
+	d := newPebbleDisk(p.cache)
+	held, release := &atomic.Bool{}, make(chan struct{})
+	s, err := d.open(storeDir, storetest.ModeSync, func(_, name string) error {
+		if held.Load() && path.Ext(name) == ".sst" {
+			<-release // so that no flush ends, and its log stays
+		}
+		return nil
+	})
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
-	for n := uint64(1); n <= pebbleFileBatches && err == nil; n++ {
+	defer func() { err = errors.Join(err, s.Close()) }()
+	defer close(release)
+	before := ""
+	for n := uint64(1); n <= batchesAtMost; n++ {
 		b, c := t.batch(n)
-		if err = s.Apply(ctx, b, c); err == nil && n == pebbleFileBatches-6 {
-			err = s.Settle(ctx)
+		b.Bulk = b.Bulk && n < pebbleFileBatches // a table that is ingested would wait for the flushes
+		if err := s.Apply(ctx, b, c); err != nil {
+			return nil, 0, err
+		}
+		if n == pebbleFileBatches {
+			if err := s.Settle(ctx); err != nil {
+				return nil, 0, err
+			}
+			held.Store(true)
+			logs, err := d.logs()
+			if err != nil {
+				return nil, 0, err
+			}
+			before = slices.Max(logs)
+		}
+		if n <= pebbleFileBatches || n%5 != 0 {
+			continue
+		}
+		if left, err := p.leave(d, before); err != nil || left != nil {
+			return left, n, err
 		}
 	}
-	return errors.Join(err, s.Close())
+	return nil, 0, fmt.Errorf("%d batches do not fill %d logs", batchesAtMost, manyLogs)
 }
 
-func (p *pebbleFiles) all(t *truth, d *pebbleDisk) error {
+// logs are the names of the store's logs. Pebble keeps some that it has no use for, to write over them.
+func (d *pebbleDisk) logs() (all []string, err error) {
+	names, err := d.List(storeDir)
+	for _, name := range names {
+		if path.Ext(name) == ".log" {
+			all = append(all, name)
+		}
+	}
+	return all, err
+}
+
+// leave is the disk as it is, all of it synced, once there are enough logs after one; nil before.
+func (p *pebbleFiles) leave(d *pebbleDisk, after string) (*pebbleDisk, error) {
+	dir, err := d.OpenDir(storeDir)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
+		return nil, err
+	}
+	left, ok := d.cut(0, nil).(*pebbleDisk)
+	if !ok {
+		return nil, errors.New("no disk of Pebble's")
+	}
+	logs, err := left.logs()
+	logs = slices.DeleteFunc(logs, func(name string) bool { return name <= after })
+	if err != nil || len(logs) < manyLogs {
+		return nil, err
+	}
+	return left, nil
+}
+
+func (p *pebbleFiles) all(t *truth, d *pebbleDisk, last uint64) error {
 	names, err := d.List(storeDir)
 	if err != nil {
 		return err
 	}
-	step := 3001
-	if p.deep {
-		step = 31
-	}
-	type one struct {
-		name, what string
-		place      int
-		data       []byte
-	}
-	missed := missedByPebble(names)
-	left := newParallel(func(o one) { p.one(t, d, o.name, o.what, o.place, o.data, missed(o.name)) })
+	left := newParallel(func(o one) { p.one(t, d, o, last) })
 	defer left.wait()
 	for _, name := range names {
 		whole, err := d.UnsafeGetFileDataBuffer(path.Join(storeDir, name))
@@ -74,7 +131,7 @@ func (p *pebbleFiles) all(t *truth, d *pebbleDisk) error {
 			continue // nobody reads it
 		}
 		kind := strings.Trim(strings.TrimLeft(name, "0123456789"), ".-0123456789")
-		for n := 0; n < len(whole); n += step {
+		for _, n := range p.places(kind, whole) {
 			bad := append([]byte(nil), whole...)
 			bad[n] ^= 1 << (n % 8)
 			left.add(one{name, kind + ", cut", n, whole[:n]})
@@ -84,41 +141,76 @@ func (p *pebbleFiles) all(t *truth, d *pebbleDisk) error {
 	return nil
 }
 
-// missedByPebble tells the files of which Pebble does not miss what was lost, so that rows can be gone without a word: a
-// manifest, whose end it takes to be where the first bad record is, and any log but the last. What is lost there is counted,
-// and is no inconsistency of this store's making; docs/testing.md says so.
-func missedByPebble(names []string) func(name string) bool {
-	last := ""
-	for _, name := range names {
-		if path.Ext(name) == ".log" {
-			last = max(last, name)
-		}
-	}
-	return func(name string) bool {
-		return strings.HasPrefix(name, "MANIFEST-") || path.Ext(name) == ".log" && name != last
-	}
+// one is a file with damage at one place.
+type one struct {
+	name, what string
+	place      int
+	data       []byte
 }
 
-func (p *pebbleFiles) one(t *truth, d *pebbleDisk, name, what string, place int, data []byte, missed bool) {
+// places are where a file is damaged: every so many bytes, and where a record of a log or a manifest begins.
+func (p *pebbleFiles) places(kind string, whole []byte) (all []int) {
+	step := 3001
+	if p.deep {
+		step = 31
+	}
+	for n := 0; n < len(whole); n += step {
+		all = append(all, n)
+	}
+	if kind == "log" || kind == "MANIFEST" {
+		begins := recordBegins(whole)
+		for i, n := range begins {
+			if p.deep || kind == "MANIFEST" || i%8 == 0 {
+				all = append(all, n)
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// recordBegins are the places where a chunk of a log or a manifest of Pebble begins.
+func recordBegins(whole []byte) (all []int) {
+	const block, least = 32 << 10, 7
+	header := func(kind byte) int { return [...]int{7, 11, 19}[(kind-1)/4] }
+	for at := 0; at+least <= len(whole); {
+		kind := whole[at+6]
+		if left := block - at%block; kind == 0 && left < header(12) {
+			at += left
+			continue
+		}
+		if kind == 0 || kind > 12 {
+			break
+		}
+		all = append(all, at)
+		at += header(kind) + int(whole[at+4]) + int(whole[at+5])<<8
+	}
+	return all
+}
+
+func (p *pebbleFiles) one(t *truth, d *pebbleDisk, o one, last uint64) {
 	bad, ok := d.cut(0, nil).(*pebbleDisk) // all is synced
 	err := errors.New("no disk of Pebble's")
 	if ok {
-		err = replaceFile(bad, path.Join(storeDir, name), data)
+		err = replaceFile(bad, path.Join(storeDir, o.name), o.data)
 	}
+	name := p.name + ", " + o.what
 	if err == nil {
-		var refused bool
-		if refused, err = p.look(t, bad); refused {
-			p.tally.note(p.name + ", " + what + ", refused")
-		}
-	}
-	if wrong := (*rowError)(nil); missed && errors.As(err, &wrong) {
-		p.tally.note(p.name + ", " + what + ", not missed by Pebble")
-		err = nil
+		err = within(lookLimit, func() error {
+			what, err := p.look(t, bad)
+			switch {
+			case what.refused:
+				p.tally.note(name + ", refused")
+			case err == nil && what.at < last:
+				p.tally.note(name + ", an older fold")
+			}
+			return err
+		})
 	}
 	if err != nil {
-		err = fmt.Errorf("%s, %s at %d: %w", name, what, place, err)
+		err = fmt.Errorf("%s, %s at %d: %w", o.name, o.what, o.place, err)
 	}
-	p.tally.clone(p.name+", "+what, err, p.replay(name, place))
+	p.tally.clone(name, err, p.replay(o.name, o.place))
 }
 
 func replaceFile(d *pebbleDisk, name string, data []byte) error {
@@ -130,42 +222,28 @@ func replaceFile(d *pebbleDisk, name string, data []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// lookLimit bounds the look at one damaged store.
-const lookLimit = time.Minute
+// seen is what a damaged store is: refused, at its opening or by a read, or the fold at a revision.
+type seen struct {
+	refused bool
+	at      uint64
+}
 
-// look opens a damaged store: it is refused, or reads of it fail, or it is the fold at some revision.
-func (p *pebbleFiles) look(t *truth, d *pebbleDisk) (refused bool, err error) {
-	type result struct {
-		refused bool
-		err     error
+// look opens a damaged store. What is neither refused nor a fold is an error.
+func (p *pebbleFiles) look(t *truth, d *pebbleDisk) (what seen, err error) {
+	s, err := d.open(storeDir, storetest.ModeSync, nil)
+	if err != nil {
+		return seen{refused: true}, nil
 	}
-	done := make(chan result, 1)
-	go func() {
-		s, err := d.open(storeDir, storetest.ModeSync, nil)
-		if err != nil {
-			done <- result{true, nil}
-			return
-		}
-		var wrong *rowError
-		err = t.scan(s)
-		switch {
-		case errors.As(err, &wrong):
-			_ = s.Close()
-			done <- result{false, err}
-		case err != nil && !errors.Is(err, store.ErrCorrupt):
-			_ = s.Close()
-			done <- result{true, fmt.Errorf("a damaged block is not said to be one: %w", err)}
-		default:
-			_ = s.Close()
-			done <- result{err != nil, nil}
-		}
-	}()
-	limit := time.NewTimer(lookLimit)
-	defer limit.Stop()
-	select {
-	case r := <-done:
-		return r.refused, r.err
-	case <-limit.C:
-		return false, errors.New("it is stuck")
+	what.at = s.Cursor().Revision()
+	var wrong *rowError
+	err = t.scan(s)
+	switch {
+	case errors.As(err, &wrong):
+	case errors.Is(err, store.ErrCorrupt):
+		what.refused, err = true, nil
+	case err != nil:
+		what.refused, err = true, fmt.Errorf("a damaged block is not said to be one: %w", err)
 	}
+	_ = s.Close()
+	return what, err
 }

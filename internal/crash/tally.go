@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// tally counts what was looked at, and writes a line for each thing that is wrong. It is safe for concurrent use.
+// tally counts what was looked at, and writes what is wrong as it comes and again at the end. It is safe for concurrent
+// use.
 type tally struct {
 	mu     sync.Mutex
 	out    io.Writer
@@ -14,6 +15,8 @@ type tally struct {
 	names  []string
 	clones int
 	wrong  int
+	// lines are what is wrong, and remarks, each with how to see it again.
+	lines []string
 }
 
 func newTally(out io.Writer) *tally { return &tally{out: out, counts: map[string]int{}} }
@@ -35,6 +38,14 @@ func (t *tally) note(name string) {
 	t.add(name)
 }
 
+// remark counts something that is not wrong, but that someone may want to look at.
+func (t *tally) remark(name, text, replay string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.add(name)
+	t.lines = append(t.lines, fmt.Sprintf("%s: %s\n  replay: %s\n", name, text, replay))
+}
+
 // failed notes what is wrong without a state of a disk to count.
 func (t *tally) failed(name string, err error, replay string) {
 	t.mu.Lock()
@@ -47,12 +58,14 @@ func (t *tally) judge(name string, err error, replay string) {
 		return
 	}
 	t.wrong++
+	line := fmt.Sprintf("inconsistent: %s: %v\n  replay: %s\n", name, err, replay)
+	t.lines = append(t.lines, line)
 	if t.wrong <= maxShown {
-		fmt.Fprintf(t.out, "inconsistent: %s: %v\n  replay: %s\n", name, err, replay)
+		_, _ = io.WriteString(t.out, line)
 	}
 }
 
-// maxShown bounds what is printed: one cause has many effects.
+// maxShown bounds what is printed as it comes: one cause has many effects.
 const maxShown = 20
 
 func (t *tally) add(name string) {
@@ -69,12 +82,15 @@ func (t *tally) count(name string) int {
 	return t.counts[name]
 }
 
-// report prints all counts, and the sum as the last line.
+// report prints all counts, then everything that is wrong and all remarks, and the sum as the last line.
 func (t *tally) report() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, name := range t.names {
 		fmt.Fprintf(t.out, "%-44s %8d\n", name, t.counts[name])
+	}
+	for _, line := range t.lines {
+		_, _ = io.WriteString(t.out, line)
 	}
 	fmt.Fprintf(t.out, "clones %d inconsistent %d\n", t.clones, t.wrong)
 }

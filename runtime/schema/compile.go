@@ -40,11 +40,31 @@ func (c *compiler) add(sub []int32, hint, format string, args ...any) {
 	c.addAt(c.md, sub, hint, format, args...)
 }
 
+// elements is how many elements the repeated field of the table option has that sub leads into.
+func (c *compiler) elements(sub []int32) int {
+	if len(sub) < 2 {
+		return 0
+	}
+	switch sub[0] {
+	case tablePart:
+		return len(c.option.GetPart())
+	case tableIndex:
+		return len(c.option.GetIndex())
+	case tableRetiredIndex:
+		return len(c.option.GetRetiredIndex())
+	case tableAlsoRead:
+		return len(c.option.GetAlsoRead())
+	}
+	return 0
+}
+
 // addAt reports a problem with d's fold option, or with what sub leads to in it.
 func (c *compiler) addAt(d protoreflect.Descriptor, sub []int32, hint, format string, args ...any) {
-	c.problems = append(c.problems, Problem{
-		File: d.ParentFile(), Path: OptionPath(d, sub...), Message: fmt.Sprintf(format, args...), Hint: hint,
-	})
+	p := Problem{File: d.ParentFile(), Path: OptionPath(d, sub...), Message: fmt.Sprintf(format, args...), Hint: hint}
+	if d == protoreflect.Descriptor(c.md) {
+		p.Elements = c.elements(sub)
+	}
+	c.problems = append(c.problems, p)
 }
 
 // addOnce is addAt for what may have been said already: of a field that two variables or indexes have.

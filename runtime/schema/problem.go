@@ -11,6 +11,9 @@ type Problem struct {
 	File protoreflect.FileDescriptor
 	// Path leads to the option or field in the file's descriptor, for source positions.
 	Path protoreflect.SourcePath
+	// Elements is how many elements the repeated field of the table option has that Path leads into; 0 when it leads into
+	// none. Compilers differ in what they number when a list is written as one, [...].
+	Elements int
 	// Literal is the text of the option at Path, and Offset a byte offset in it. Literal is "" when the problem
 	// is not inside a string.
 	Literal string

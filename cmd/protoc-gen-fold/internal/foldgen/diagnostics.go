@@ -56,7 +56,7 @@ func (d *diagnostics) err() error {
 // note places. Lines and columns count from 1.
 func position(p schema.Problem) (line, column int) {
 	locations := p.File.SourceLocations()
-	for path := p.Path; len(path) > 0; path = path[:len(path)-1] {
+	for path := listed(p); len(path) > 0; path = path[:len(path)-1] {
 		loc := locations.ByPath(path)
 		if len(loc.Path) == 0 {
 			continue
@@ -68,6 +68,29 @@ func position(p schema.Problem) (line, column int) {
 		return line, column
 	}
 	return 1, 1
+}
+
+// listed is the problem's path as far as the request's places can be trusted. In a list, [a, b], buf has a place for the
+// whole, and numbers it and what follows as one element each. Then an element is found only if no other place can be its.
+func listed(p schema.Problem) protoreflect.SourcePath {
+	option := slices.Index(p.Path, optionsNumber)
+	if p.Elements == 0 || option < 0 || len(p.Path) < option+3 {
+		return p.Path
+	}
+	field := slices.Clone(p.Path[:option+2])
+	places := 0
+	for places < p.Elements && len(p.File.SourceLocations().ByPath(append(field, int32(places))).Path) > 0 {
+		places++
+	}
+	if places == 0 || places == p.Elements {
+		return p.Path
+	}
+	element := int(p.Path[option+2])
+	first, last := max(0, element-(p.Elements-places)), min(element, places-1)
+	if first != last {
+		return p.Path[:option+1]
+	}
+	return append(field, int32(first))
 }
 
 // literalOffset is how far the problem is behind the start of its option's span, when it is inside a literal. Spans end

@@ -26,6 +26,22 @@ func NewIndexKey(tokens []byte, err error) IndexKey {
 	return IndexKey{tokens: tokens, err: err}
 }
 
+// ThenTime appends a dot and an instant to a tuple, unless err says that an earlier token failed; for generated code.
+func ThenTime(dst []byte, err error, field string, t Time) ([]byte, error) {
+	if err != nil {
+		return dst, err
+	}
+	return AppendTime(append(dst, '.'), field, t)
+}
+
+// ThenSpan is ThenTime for a length of time.
+func ThenSpan(dst []byte, err error, field string, s Span) ([]byte, error) {
+	if err != nil {
+		return dst, err
+	}
+	return AppendSpan(append(dst, '.'), field, s)
+}
+
 // IndexedTable is a table as its generated index methods pass it on: a *Table, or an *UnorderedTable.
 type IndexedTable[K Key, V proto.Message] interface{ whole() *Table[K, V] }
 

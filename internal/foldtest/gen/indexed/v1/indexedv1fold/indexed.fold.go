@@ -236,12 +236,16 @@ func (t HostTable) CountByNode(ctx context.Context, nodeID_ string) (uint64, err
 
 // ListByRackState yields the rows with this rack and state, in key order.
 func (t HostTable) ListByRackState(ctx context.Context, rack_ uint32, state_ indexedv1.State, opts_ ...fold.ReadOption) iter.Seq2[HostRow, error] {
-	return fold.ListIndex[HostKey, *indexedv1.Host](ctx, t.Table, "by_rack_state", fold.NewIndexKey(fold.AppendInt(append(fold.AppendInt(nil, rack_), '.'), state_), nil), opts_...)
+	dst := fold.AppendInt(nil, rack_)
+	dst = fold.AppendInt(append(dst, '.'), state_)
+	return fold.ListIndex[HostKey, *indexedv1.Host](ctx, t.Table, "by_rack_state", fold.NewIndexKey(dst, nil), opts_...)
 }
 
 // CountByRackState is how many they are.
 func (t HostTable) CountByRackState(ctx context.Context, rack_ uint32, state_ indexedv1.State) (uint64, error) {
-	return fold.CountIndex[HostKey, *indexedv1.Host](ctx, t.Table, "by_rack_state", fold.NewIndexKey(fold.AppendInt(append(fold.AppendInt(nil, rack_), '.'), state_), nil))
+	dst := fold.AppendInt(nil, rack_)
+	dst = fold.AppendInt(append(dst, '.'), state_)
+	return fold.CountIndex[HostKey, *indexedv1.Host](ctx, t.Table, "by_rack_state", fold.NewIndexKey(dst, nil))
 }
 
 // ListByOwner yields the rows with this spec.owner, in key order.
@@ -257,18 +261,14 @@ func (t HostTable) CountByOwner(ctx context.Context, specOwner_ string) (uint64,
 // ListBySeen yields the rows with this seen and drain, in key order.
 func (t HostTable) ListBySeen(ctx context.Context, seen_ fold.Time, drain_ fold.Span, opts_ ...fold.ReadOption) iter.Seq2[HostRow, error] {
 	dst, err := fold.AppendTime(nil, "seen", seen_)
-	if err == nil {
-		dst, err = fold.AppendSpan(append(dst, '.'), "drain", drain_)
-	}
+	dst, err = fold.ThenSpan(dst, err, "drain", drain_)
 	return fold.ListIndex[HostKey, *indexedv1.Host](ctx, t.Table, "by_seen", fold.NewIndexKey(dst, err), opts_...)
 }
 
 // CountBySeen is how many they are.
 func (t HostTable) CountBySeen(ctx context.Context, seen_ fold.Time, drain_ fold.Span) (uint64, error) {
 	dst, err := fold.AppendTime(nil, "seen", seen_)
-	if err == nil {
-		dst, err = fold.AppendSpan(append(dst, '.'), "drain", drain_)
-	}
+	dst, err = fold.ThenSpan(dst, err, "drain", drain_)
 	return fold.CountIndex[HostKey, *indexedv1.Host](ctx, t.Table, "by_seen", fold.NewIndexKey(dst, err))
 }
 
@@ -386,17 +386,21 @@ func (h TaggedHookFuncs) ApplyTagged(ctx context.Context, events []TaggedEvent) 
 	return fold.CallHook(ctx, h.Apply, events)
 }
 
-// ListByTag yields the rows with this kind and tags, in key order.
+// ListByTag yields the rows with this kind and element of tags, in key order.
 func (t TaggedTable) ListByTag(ctx context.Context, kind_ string, tags_ string, opts_ ...fold.ReadOption) iter.Seq2[TaggedRow, error] {
-	return fold.ListIndex[TaggedKey, *indexedv1.Tagged](ctx, t.Table, "by_tag", fold.NewIndexKey(fold.AppendESC(append(fold.AppendESC(nil, kind_), '.'), tags_), nil), opts_...)
+	dst := fold.AppendESC(nil, kind_)
+	dst = fold.AppendESC(append(dst, '.'), tags_)
+	return fold.ListIndex[TaggedKey, *indexedv1.Tagged](ctx, t.Table, "by_tag", fold.NewIndexKey(dst, nil), opts_...)
 }
 
 // CountByTag is how many they are.
 func (t TaggedTable) CountByTag(ctx context.Context, kind_ string, tags_ string) (uint64, error) {
-	return fold.CountIndex[TaggedKey, *indexedv1.Tagged](ctx, t.Table, "by_tag", fold.NewIndexKey(fold.AppendESC(append(fold.AppendESC(nil, kind_), '.'), tags_), nil))
+	dst := fold.AppendESC(nil, kind_)
+	dst = fold.AppendESC(append(dst, '.'), tags_)
+	return fold.CountIndex[TaggedKey, *indexedv1.Tagged](ctx, t.Table, "by_tag", fold.NewIndexKey(dst, nil))
 }
 
-// ListByPort yields the rows with this ports, in key order.
+// ListByPort yields the rows with this element of ports, in key order.
 func (t TaggedTable) ListByPort(ctx context.Context, ports_ int32, opts_ ...fold.ReadOption) iter.Seq2[TaggedRow, error] {
 	return fold.ListIndex[TaggedKey, *indexedv1.Tagged](ctx, t.Table, "by_port", fold.NewIndexKey(fold.AppendInt(nil, ports_), nil), opts_...)
 }
@@ -462,12 +466,16 @@ func (h LeaseHookFuncs) ApplyLease(ctx context.Context, events []LeaseEvent) err
 
 // ListByID yields the rows with this id and user, in key order.
 func (t LeaseTable) ListByID(ctx context.Context, id_ []byte, user_ string, opts_ ...fold.ReadOption) iter.Seq2[LeaseRow, error] {
-	return fold.ListIndex[LeaseKey, *indexedv1.Lease](ctx, t.UnorderedTable, "by_id", fold.NewIndexKey(fold.AppendESC(append(fold.AppendHex(nil, string(id_)), '.'), user_), nil), opts_...)
+	dst := fold.AppendHex(nil, string(id_))
+	dst = fold.AppendESC(append(dst, '.'), user_)
+	return fold.ListIndex[LeaseKey, *indexedv1.Lease](ctx, t.UnorderedTable, "by_id", fold.NewIndexKey(dst, nil), opts_...)
 }
 
 // CountByID is how many they are.
 func (t LeaseTable) CountByID(ctx context.Context, id_ []byte, user_ string) (uint64, error) {
-	return fold.CountIndex[LeaseKey, *indexedv1.Lease](ctx, t.UnorderedTable, "by_id", fold.NewIndexKey(fold.AppendESC(append(fold.AppendHex(nil, string(id_)), '.'), user_), nil))
+	dst := fold.AppendHex(nil, string(id_))
+	dst = fold.AppendESC(append(dst, '.'), user_)
+	return fold.CountIndex[LeaseKey, *indexedv1.Lease](ctx, t.UnorderedTable, "by_id", fold.NewIndexKey(dst, nil))
 }
 
 // ListByAt yields the rows with this at, in key order.

@@ -103,10 +103,14 @@ func (t LegacyTable) CountByShade(ctx context.Context, shade_ indexedv1.Shade) (
 
 // ListByInner yields the rows with this inner.code and plain, in key order.
 func (t LegacyTable) ListByInner(ctx context.Context, innerCode_ []byte, plain_ int64, opts_ ...fold.ReadOption) iter.Seq2[LegacyRow, error] {
-	return fold.ListIndex[LegacyKey, *indexedv1.Legacy](ctx, t.Table, "by_inner", fold.NewIndexKey(fold.AppendHexInt(append(fold.AppendESC(nil, string(innerCode_)), '.'), plain_), nil), opts_...)
+	dst := fold.AppendESC(nil, string(innerCode_))
+	dst = fold.AppendHexInt(append(dst, '.'), plain_)
+	return fold.ListIndex[LegacyKey, *indexedv1.Legacy](ctx, t.Table, "by_inner", fold.NewIndexKey(dst, nil), opts_...)
 }
 
 // CountByInner is how many they are.
 func (t LegacyTable) CountByInner(ctx context.Context, innerCode_ []byte, plain_ int64) (uint64, error) {
-	return fold.CountIndex[LegacyKey, *indexedv1.Legacy](ctx, t.Table, "by_inner", fold.NewIndexKey(fold.AppendHexInt(append(fold.AppendESC(nil, string(innerCode_)), '.'), plain_), nil))
+	dst := fold.AppendESC(nil, string(innerCode_))
+	dst = fold.AppendHexInt(append(dst, '.'), plain_)
+	return fold.CountIndex[LegacyKey, *indexedv1.Legacy](ctx, t.Table, "by_inner", fold.NewIndexKey(dst, nil))
 }

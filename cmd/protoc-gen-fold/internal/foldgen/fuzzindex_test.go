@@ -34,6 +34,9 @@ func FuzzIndexes(f *testing.F) {
 		add("row.{s}", "", "", "", value, value%3, []byte{1, 2, 3, 0, 3, 200}, nil, nil, nil)
 	}
 	add("row", "by_s=s", "", "", 3, 2, nil, protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 3), []byte{0x08, 0xff, 0x01}, []byte{0, 0, 12, 1, 1, 3, 7, 2, 2})
+	for element := range byte(4) {
+		add("row.{s}", "by_x=nothing", "by_y=none", "A,B,C", 0, 0, []byte{1, 9, 8}, nil, nil, []byte{0, 6, 5, element, 7, 6, element, 7, 11, element, 7, 12})
+	}
 	add("row.{s}", "by_s=s,y", "", "", 0, 0, nil, []byte{0x32, 0x05, 0x0a, 0x03, 'b', 'y', '_'}, []byte{0x10}, []byte{3, 3, 0, 4, 0, 1})
 	base, err := compile(sources{"z/v1/z.proto": fuzzProto})
 	if err != nil {
@@ -65,7 +68,7 @@ func FuzzIndexes(f *testing.F) {
 			field.Options = new(descriptorpb.FieldOptions)
 			setRaw(field.Options, 50737, rawField)
 		}
-		edit(row, edits)
+		edit(file, edits)
 		got, text := generate(throughWire(t, req))
 		if strings.Contains(text, "internal error") {
 			t.Fatal(text)
@@ -95,11 +98,13 @@ func checkDiagnostics(t *testing.T, text string) {
 	}
 }
 
-// edit changes fields of a message, three bytes each: which field, what of it, and how.
-func edit(m *descriptorpb.DescriptorProto, edits []byte) {
+// edit changes fields of the file's first message, and the places of options, three bytes each: which, what of it, and
+// how.
+func edit(file *descriptorpb.FileDescriptorProto, edits []byte) {
+	m := file.MessageType[0]
 	for ; len(edits) >= 3; edits = edits[3:] {
 		f, how := m.Field[int(edits[0])%len(m.Field)], edits[2]
-		switch edits[1] % 6 {
+		switch edits[1] % 8 {
 		case 0:
 			f.Type = descriptorpb.FieldDescriptorProto_Type(how % 20).Enum()
 		case 1:
@@ -112,6 +117,14 @@ func edit(m *descriptorpb.DescriptorProto, edits []byte) {
 			f.OneofIndex = proto.Int32(int32(how%3) - 1)
 		case 5:
 			f.Number = proto.Int32(int32(how))
+		case 6: // some places are not there, as with other compilers
+			file.SourceCodeInfo.Location = slices.DeleteFunc(file.SourceCodeInfo.Location, func(l *descriptorpb.SourceCodeInfo_Location) bool {
+				return len(l.Path) > int(how%10)
+			})
+		case 7: // places in the table option, which are numbered otherwise, and are odd
+			file.SourceCodeInfo.Location = append(file.SourceCodeInfo.Location, &descriptorpb.SourceCodeInfo_Location{
+				Path: []int32{4, 0, 7, 50737, int32(how % 14), int32(edits[0] % 4)}, Span: []int32{int32(how), int32(edits[0]), int32(how) / 2},
+			})
 		}
 	}
 }

@@ -426,7 +426,7 @@ const file_validatetest_v1_validatetest_proto_rawDesc = "" +
 	"\faccount.{id}(\x028\x01\"P\n" +
 	"\x04Part\x12\x1b\n" +
 	"\x04size\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02 \x00R\x04size\x12+\n" +
-	"\x05inner\x18\x02 \x01(\v2\x15.validatetest.v1.PartR\x05inner\"\xa4\x05\n" +
+	"\x05inner\x18\x02 \x01(\v2\x15.validatetest.v1.PartR\x05inner\"\xa3\x05\n" +
 	"\x06Secret\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12d\n" +
 	"\bpassword\x18\x02 \x01(\tBH\xbaHB\xba\x01?\n" +
@@ -434,9 +434,9 @@ const file_validatetest_v1_validatetest_proto_rawDesc = "" +
 	"\x05codes\x18\x03 \x03(\v2\".validatetest.v1.Secret.CodesEntryB\x0f\xbaH\t\x9a\x01\x06*\x04\x1a\x02 \x00\x80\x01\x01R\x05codes\x128\n" +
 	"\x05inner\x18\x04 \x01(\v2\x1d.validatetest.v1.Secret.InnerB\x03\x80\x01\x01R\x05inner\x12F\n" +
 	"\x04open\x18\x05 \x01(\tB2\xbaH/\xba\x01,\n" +
-	"\x04open\x1a$this == 'x' ? this + ' is open' : ''R\x04open\x12N\n" +
-	"\x05ratio\x18\x06 \x01(\x05B8\xbaH5\xba\x012\n" +
-	"\x05ratio\x1a)this != 7 || {'a': 1}[this.string()] == 1R\x05ratio\x1a8\n" +
+	"\x04open\x1a$this == 'x' ? this + ' is open' : ''R\x04open\x12M\n" +
+	"\x05ratio\x18\x06 \x01(\x05B7\xbaH4\xba\x011\n" +
+	"\x05ratio\x1a(this != 7 || {'a': 1}[string(this)] == 1R\x05ratio\x1a8\n" +
 	"\n" +
 	"CodesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

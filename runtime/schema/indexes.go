@@ -158,7 +158,7 @@ func (c *compiler) indexField(ix *Index, sub []int32, name string) (f IndexField
 	}
 	for part := range strings.SplitSeq(name, ".") {
 		if !isFieldName(part) {
-			report(0, `write the name of a field, "name", or of one in an inner message, "spec.name"`, "%q is not a field name or a dotted path of them", name)
+			report(0, fieldFormHint(name), "%q is not a field name or a dotted path of them", name)
 			return f, false
 		}
 	}
@@ -194,6 +194,24 @@ func (c *compiler) indexField(ix *Index, sub []int32, name string) (f IndexField
 	}
 	f.Enc, ok = c.indexEncoding(&f)
 	return f, ok
+}
+
+// fieldFormHint says how to write what is no name of an index field: "{a}" and "a, b" are a slip.
+func fieldFormHint(text string) string {
+	var names []string
+	for name := range strings.SplitSeq(text, ",") {
+		name = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(name), "{"), "}")
+		for part := range strings.SplitSeq(name, ".") {
+			if !isFieldName(part) {
+				return `write the name of a field, "name", or of one in an inner message, "spec.name"`
+			}
+		}
+		names = append(names, fmt.Sprintf("%q", name))
+	}
+	if len(names) == 1 {
+		return "write " + names[0]
+	}
+	return "write fields: [" + strings.Join(names, ", ") + "]"
 }
 
 func (c *compiler) isKeyOnly(name string) bool {

@@ -84,7 +84,11 @@ func parseSegment(text string, offset, number int) (segment, *flaw) {
 		seg.literal = text
 		for i, r := range text {
 			if !strings.ContainsRune("-_/=", r) && (r > 'z' || !isLower(byte(r)) && !isUpper(byte(r)) && !isDigit(byte(r))) {
-				return seg, &flaw{offset + i, fmt.Sprintf("key pattern: literal %q has %q", text, r), "allowed are " + literalCharset}
+				hint := "allowed are " + literalCharset
+				if r == '*' || r == '>' {
+					hint = "a variable has a name, {name}, and so has a tail, {name...}"
+				}
+				return seg, &flaw{offset + i, fmt.Sprintf("key pattern: literal %q has %q", text, r), hint}
 			}
 		}
 		return seg, nil

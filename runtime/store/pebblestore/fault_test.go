@@ -333,7 +333,7 @@ func TestAllocations(t *testing.T) {
 	runtime.KeepAlive(b)
 }
 
-func quiet() *logger { return newLogger(slog.New(slog.DiscardHandler)) }
+func quiet() *logger { return newLogger(slog.New(slog.DiscardHandler), defaultFlushPatience) }
 
 func mustClose(t *testing.T, s *Store) {
 	t.Helper()

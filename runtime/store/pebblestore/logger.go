@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/typedfold/fold/runtime/store"
@@ -23,13 +25,17 @@ type logger struct {
 	opening atomic.Bool
 	// manifest: Pebble has written one since the store was opened.
 	manifest atomic.Bool
+	// patience is how long flushes may fail, one after the other, before they poison the store.
+	patience time.Duration
 
 	mu    sync.Mutex
 	fatal error
 	died  chan struct{} // closed with fatal set
 }
 
-func newLogger(l *slog.Logger) *logger { return &logger{slog: l, died: make(chan struct{})} }
+func newLogger(l *slog.Logger, patience time.Duration) *logger {
+	return &logger{slog: l, patience: patience, died: make(chan struct{})}
+}
 
 // Infof is Pebble's account of what it does; debugging matter to anyone else.
 func (l *logger) Infof(format string, args ...any) { l.write(slog.LevelDebug, format, args) }
@@ -101,15 +107,30 @@ func (l *logger) guard(fn func() error) error {
 	}
 }
 
+// isDiskFull: a full disk has room again some day, and meanwhile Apply refuses before anything waits.
+func isDiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
 // events is the caller's listener with what Pebble would end the process for taken out: a read that meets corruption
 // returns it.
 func (l *logger) events(user *pebble.EventListener) *pebble.EventListener {
-	var flushed atomic.Pointer[error] // of the last flush; a flush of nothing has one too, which is no background error
+	var flushed atomic.Pointer[error]     // of the last flush; a flush of nothing has one too, which is no background error
+	var failing atomic.Pointer[time.Time] // since when flushes fail; nil while they don't
 	own := &pebble.EventListener{
 		BackgroundError: func(err error) {
 			l.Errorf("background: %v", err)
-			if last := flushed.Load(); l.opening.Load() && last != nil && errors.Is(err, *last) {
+			if last := flushed.Load(); last == nil || !errors.Is(err, *last) {
+				return
+			}
+			if l.opening.Load() {
 				l.poison(fmt.Errorf("flush what the log holds: %w", err))
+				runtime.Goexit()
+			}
+			now := time.Now()
+			failing.CompareAndSwap(nil, &now)
+			if since := failing.Load(); since != nil && now.Sub(*since) >= l.patience && !isDiskFull(err) {
+				l.poison(fmt.Errorf("%w: flushes have failed for %v: %w", store.ErrPoisoned, now.Sub(*since).Round(time.Millisecond), err))
 				runtime.Goexit()
 			}
 		},
@@ -122,6 +143,8 @@ func (l *logger) events(user *pebble.EventListener) *pebble.EventListener {
 		FlushEnd: func(i pebble.FlushInfo) {
 			if i.Err != nil {
 				flushed.Store(&i.Err)
+			} else {
+				failing.Store(nil)
 			}
 		},
 	}

@@ -73,6 +73,8 @@ type Options struct {
 	ReadOnly bool
 	// FS is where the files are; nil is the operating system's.
 	FS vfs.FS
+
+	flushPatience time.Duration // 0 is defaultFlushPatience; tests have less
 }
 
 const (
@@ -81,6 +83,9 @@ const (
 	defaultMemTableBytes = 16 << 20
 	defaultMinFreeBytes  = 256 << 20
 	defaultBallastBytes  = 16 << 20
+	// defaultFlushPatience is long enough for a disk that comes back, and an end for a call that waits for a flush: Pebble
+	// itself tries it again for ever.
+	defaultFlushPatience = 10 * time.Second
 )
 
 // Validate reports what can't be used.
@@ -105,6 +110,7 @@ func (o Options) withDefaults() Options {
 	orElse(&o.BulkMinUpdates, DefaultBulkMinUpdates)
 	orElse(&o.MinFreeBytes, defaultMinFreeBytes)
 	orElse(&o.BallastBytes, defaultBallastBytes)
+	orElse(&o.flushPatience, defaultFlushPatience)
 	if o.FS == nil {
 		o.FS = vfs.Default
 	}

@@ -3,15 +3,20 @@ package pebblestore
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/typedfold/fold/runtime/kv"
 	"github.com/typedfold/fold/runtime/store"
+	"github.com/typedfold/fold/runtime/store/storetest"
 )
 
 // TestFailedFlushEndsOpening: Pebble's Open alone would wait for a flush that is tried again for ever. A flush of
@@ -25,7 +30,7 @@ func TestFailedFlushEndsOpening(t *testing.T) {
 	}{
 		{true, damage, damage, true}, {true, damage, other, false}, {true, nil, other, false}, {true, damage, nil, false}, {false, damage, damage, false},
 	} {
-		l := newLogger(slog.New(slog.DiscardHandler))
+		l := quiet()
 		l.opening.Store(c.opening)
 		ev, release := l.events(nil), make(chan struct{})
 		err := l.guard(func() error {
@@ -48,6 +53,91 @@ func TestFailedFlushEndsOpening(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
+}
+
+// TestFlushesThatFailForLongPoison: not the ones of a disk that comes back in time, or that is full.
+func TestFlushesThatFailForLongPoison(t *testing.T) {
+	damage := errors.New("damage")
+	for what, c := range map[string]struct {
+		err       error
+		succeeds  bool
+		pause     time.Duration
+		poisonous bool
+	}{
+		"for long":         {err: damage, pause: defaultFlushPatience / 2, poisonous: true},
+		"with a good one":  {err: damage, pause: defaultFlushPatience / 2, succeeds: true},
+		"for a short time": {err: damage, pause: defaultFlushPatience/2 - time.Millisecond},
+		"full":             {err: syscall.ENOSPC, pause: time.Hour},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := quiet()
+			ev := l.events(nil)
+			for try := range 3 {
+				if try > 0 {
+					time.Sleep(c.pause)
+				}
+				flushed := make(chan struct{})
+				go func() {
+					defer close(flushed)
+					ev.FlushEnd(pebble.FlushInfo{Err: c.err})
+					ev.BackgroundError(c.err)
+				}()
+				<-flushed
+				if try == 1 && c.succeeds {
+					ev.FlushEnd(pebble.FlushInfo{})
+				}
+			}
+			err := l.fatalError()
+			if c.poisonous != (err != nil) || c.poisonous && (!errors.Is(err, store.ErrPoisoned) || !errors.Is(err, damage)) {
+				t.Errorf("%s: %v", what, err)
+			}
+		})
+	}
+}
+
+// TestApplyOnADiskThatFailsForGood: a bulk batch waits for the flush of what is below it, and that never ends well.
+func TestApplyOnADiskThatFailsForGood(t *testing.T) {
+	var bad atomic.Bool
+	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if bad.Load() && op.Kind == errorfs.OpCreate && filepath.Ext(op.Path) == ".sst" {
+			return damageOf(op)
+		}
+		return nil
+	}))
+	script := storetest.Script{Seed: 24}
+	s := mustOpen(t, "db", Options{FS: fs, BallastBytes: -1, Durability: Sync, BulkMinUpdates: 1, flushPatience: 50 * time.Millisecond})
+	mustApply(t, s, script, 1)
+	bad.Store(true)
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		for n := uint64(2); n < 30 && err == nil; n++ { // the first few find room in Pebble's queue
+			b, c := script.Batch(n)
+			b.Bulk = n%2 == 0
+			err = s.Apply(t.Context(), b, c)
+		}
+		done <- err
+	}()
+	bound := time.NewTimer(30 * time.Second)
+	defer bound.Stop()
+	select {
+	case err := <-done:
+		if !errors.Is(err, store.ErrPoisoned) {
+			t.Errorf("apply: %v", err)
+		}
+	case <-bound.C:
+		t.Fatal("Apply does not return")
+	}
+	if err := script.CheckRecovered(s); err != nil {
+		t.Errorf("reads after it: %v", err)
+	}
+	if err := s.Close(); !errors.Is(err, store.ErrPoisoned) {
+		t.Errorf("close: %v", err)
+	}
+}
+
+func damageOf(op errorfs.Op) error {
+	return &os.PathError{Op: "create", Path: op.Path, Err: errors.New("damage")}
 }
 
 // TestOpenWithDamagedTable: whatever is damaged in the tables, Open returns, and says that it is damage.

@@ -226,7 +226,7 @@ func (t *task) fail(ctx context.Context, out io.Writer) error {
 // ownLimit a child ends by itself, whatever became of the process that began it.
 const (
 	childLimit  = time.Minute
-	stickyLimit = 15 * time.Second
+	stickyLimit = 30 * time.Second
 	ownLimit    = 90 * time.Second
 )
 

@@ -137,8 +137,20 @@ func Purge() DeleteOption { return deleteOption(func(o *deleteOptions) { o.purge
 
 // Delete removes the row. Deleting what is not there is no error, except with At.
 func (w *Writer[K, V]) Delete(ctx context.Context, k K, opts ...DeleteOption) error {
-	if _, err := w.compiled(); err != nil {
+	key, do, err := w.deletion(k, opts)
+	if err != nil {
 		return err
+	}
+	if _, err := w.bucket.Delete(ctx, key, do); err != nil {
+		return fmt.Errorf("delete %s: %w", w.name(), err)
+	}
+	return nil
+}
+
+// deletion is a delete as the bucket takes it.
+func (w *Writer[K, V]) deletion(k K, opts []DeleteOption) (key string, do kv.DeleteOptions, err error) {
+	if _, err := w.compiled(); err != nil {
+		return "", do, err
 	}
 	var o deleteOptions
 	for _, opt := range opts {
@@ -146,22 +158,18 @@ func (w *Writer[K, V]) Delete(ctx context.Context, k K, opts ...DeleteOption) er
 			opt.applyDelete(&o)
 		}
 	}
-	key, err := w.key(k)
-	if err != nil {
-		return err
+	if key, err = w.key(k); err != nil {
+		return "", do, err
 	}
-	do := kv.DeleteOptions{Purge: o.purge}
+	do.Purge = o.purge
 	if o.at {
 		at, ok := o.key.(K)
 		if !ok || at != k || o.seq == 0 {
-			return &RevError[K]{Table: w.name(), Key: k, At: Rev[K]{key: at, seq: o.seq}}
+			return key, do, &RevError[K]{Table: w.name(), Key: k, At: Rev[K]{key: at, seq: o.seq}}
 		}
 		do.At = kv.Revision(o.seq)
 	}
-	if _, err := w.bucket.Delete(ctx, key, do); err != nil {
-		return fmt.Errorf("delete %s: %w", w.name(), err)
-	}
-	return nil
+	return key, do, nil
 }
 
 // Mutate reads the row from the bucket's leader, has f make its new value, and writes that if nobody else wrote

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/typedfold/fold/runtime/kv"
 	"github.com/typedfold/fold/runtime/natskv"
@@ -106,4 +107,25 @@ func benchRig(b *testing.B) *rig {
 	}
 	<-r.js.PublishAsyncComplete()
 	return r
+}
+
+// BenchmarkBatch writes batches of puts, one after the other.
+func BenchmarkBatch(b *testing.B) {
+	for name, storage := range map[string]jetstream.StorageType{"file": jetstream.FileStorage, "memory": jetstream.MemoryStorage} {
+		for _, n := range []int{2, 100, 1000} {
+			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
+				r := newRig(b, natskv.BucketConfig{Storage: storage})
+				keys := make([]string, n)
+				for i := range keys {
+					keys[i] = fmt.Sprintf("k%d", i)
+				}
+				batch := puts(keys...)
+				for b.Loop() {
+					if _, err := r.bucket.WriteBatch(b.Context(), batch); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
 }

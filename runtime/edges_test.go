@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	ft "github.com/typedfold/fold/internal/foldtest/gen/foldtest/v1/foldtestv1fold"
@@ -53,6 +54,50 @@ func TestStorePanicCountsNothing(t *testing.T) {
 	if err := tb.f.Err(); err == nil {
 		t.Error("the fold does not say why it stopped")
 	}
+}
+
+// TestFailedApplyCountsOnce: a batch that fails to be applied and comes again is counted once.
+func TestFailedApplyCountsOnce(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		log := newLog()
+		s := &faultStore{Store: openStore(t, backends[0], dir)}
+		setRoute(t, log, route("t", "a", "1"))
+		tb := start(t, log, s, startOptions{})
+		tb.hydrated(t)
+		want := func(rows, rejected uint64) {
+			t.Helper()
+			tb.caughtUp(t, log)
+			for range 2 { // the first question begins to count
+				if n, err := tb.routes.Count(bounded(t), ft.RouteAll()); err != nil || n != rows {
+					t.Fatalf("%d rows are counted (%v), want %d", n, err, rows)
+				}
+			}
+			if st := tb.f.Status(); st.RejectedKeys != rejected {
+				t.Fatalf("%d rejected keys, want %d", st.RejectedKeys, rejected)
+			}
+		}
+		want(1, 0)
+		for n, write := range []func(){
+			func() { setRoute(t, log, route("t", "b", "1")) },
+			func() { log.Set(routeKey("t", "a").String(), "\xff") },
+			func() { log.Remove(routeKey("t", "b").String()) },
+			func() { setRoute(t, log, route("t", "a", "2")) },
+		} {
+			s.mu.Lock()
+			s.n = 0
+			s.apply = func(n int, _ *store.Batch, _ kv.Cursor) error {
+				if n <= 2 {
+					return errors.New("disk is sulking")
+				}
+				return nil
+			}
+			s.mu.Unlock()
+			write()
+			want([]uint64{2, 2, 1, 1}[n], []uint64{0, 1, 1, 0}[n])
+		}
+		tb.close(t)
+	})
 }
 
 // TestCloseWaitsForReads that are under way.

@@ -26,11 +26,13 @@ type Builder struct {
 	tables  []anyTable
 	started bool
 	errs    []error
+	// refoldRows is how many rows a refold looks at in one batch.
+	refoldRows int
 }
 
 // NewBuilder begins a fold of the bucket in the store. What is wrong with the options is reported by Start.
 func NewBuilder(bucket Bucket, s Store, o Options) *Builder {
-	b := &Builder{bucket: bucket, store: s, o: o}
+	b := &Builder{bucket: bucket, store: s, o: o, refoldRows: refoldRows}
 	if err := o.Validate(); err != nil {
 		b.errs = append(b.errs, err)
 	}
@@ -73,6 +75,9 @@ func Register[K Key, V proto.Message](b *Builder, d *Desc[K, V], opts ...TableOp
 	}
 	if c, err = c.validating(o.validator, hintTableValidator); err != nil {
 		return nil, fmt.Errorf("register: %w", err)
+	}
+	if err := c.prepare(d.newValue()); err != nil {
+		return nil, fmt.Errorf("register table %s: its validator: %w", c.name, err)
 	}
 	t := &tableState[K, V]{tableBase: tableBase{c: c, index: len(b.tables)}, desc: d, hooks: hooks}
 	if err := t.compileIndexes(); err != nil {

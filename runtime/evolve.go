@@ -19,6 +19,7 @@ type evolution struct {
 	tables []anyTable
 	log    *slog.Logger
 	told   func(RebuildProgress)
+	rows   int // looked at in one batch
 }
 
 // tablePlan is what is to be done about one table.

@@ -12,7 +12,7 @@ import (
 	foldv1 "github.com/typedfold/fold/gen/go/fold/v1"
 )
 
-// refoldRows is how many rows are looked at between two reports of progress.
+// refoldRows is how many rows a refold looks at in one batch, and between two reports of progress.
 const refoldRows = 16_384
 
 // refold judges every stored value of one table by its schema of now, in batches at an unchanged cursor. The first batch
@@ -43,7 +43,7 @@ func (r *refold) run(ctx context.Context) error {
 	for from := []byte(nil); ; {
 		last, looked := true, 0
 		err := eachStored(ctx, r.store, table, from, func(key []byte, nats string, at store.Iterator) (bool, error) {
-			if looked == refoldRows || r.full() {
+			if looked == r.rows || r.full() {
 				from, last = bytes.Clone(key), false
 				return false, nil
 			}

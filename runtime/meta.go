@@ -34,7 +34,7 @@ func (b *Builder) checkStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	evolution := evolution{store: s, tables: b.tables, log: b.o.Logger, told: b.o.Events.Rebuild}
+	evolution := evolution{store: s, tables: b.tables, log: b.o.Logger, told: b.o.Events.Rebuild, rows: b.refoldRows}
 	plans, err := evolution.plan(ctx)
 	if err != nil {
 		return err

@@ -36,8 +36,8 @@ require (
 
 require (
 	connectrpc.com/connect v1.21.1
-	connectrpc.com/grpchealth v1.5.0 // indirect
-	connectrpc.com/grpcreflect v1.3.1 // indirect
+	connectrpc.com/grpchealth v1.5.0
+	connectrpc.com/grpcreflect v1.3.1
 )
 
 require (

@@ -1,0 +1,107 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	novav1 "github.com/typedfold/fold/gen/go/nova/v1"
+	"github.com/typedfold/fold/internal/nova"
+	"github.com/typedfold/fold/internal/nova/jslog"
+	"github.com/typedfold/fold/internal/nova/reader"
+	"github.com/typedfold/fold/internal/nova/sequencer"
+)
+
+// errBusy is a server that holds as much as it may.
+var errBusy = errors.New("the server is busy")
+
+// problem is an error as clients get it, over either protocol.
+type problem struct {
+	code   connect.Code
+	status int
+	name   string // of the code, over HTTP
+	text   string
+	detail proto.Message
+
+	tail, first *nova.Position
+	installed   *string
+	outcome     string
+}
+
+const (
+	outcomeNothing = "nothing_written"
+	outcomeUnknown = "unknown"
+)
+
+// problemOf names an error. What no client can act on is internal, and its text stays in the log.
+func problemOf(err error) problem {
+	var fenced *sequencer.FencedError
+	var missed *sequencer.MissedError
+	var away *sequencer.UnavailableError
+	var outside *reader.OutOfRangeError
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &fenced):
+		return problem{
+			code: connect.CodeFailedPrecondition, status: http.StatusPreconditionFailed, name: "fencing_token_mismatch", text: fenced.Error(),
+			detail: &novav1.FencingTokenMismatch{Installed: fenced.Installed}, installed: &fenced.Installed,
+		}
+	case errors.As(err, &missed):
+		return problem{
+			code: connect.CodeFailedPrecondition, status: http.StatusPreconditionFailed, name: "seq_num_mismatch", text: missed.Error(),
+			detail: &novav1.SequenceMismatch{Tail: positionOf(missed.Tail)}, tail: &missed.Tail,
+		}
+	case errors.Is(err, nova.ErrInvalid):
+		return problem{code: connect.CodeInvalidArgument, status: http.StatusBadRequest, name: "invalid_argument", text: err.Error()}
+	case errors.As(err, &tooLarge):
+		return problem{code: connect.CodeResourceExhausted, status: http.StatusRequestEntityTooLarge, name: "too_large", text: tooLarge.Error()}
+	case errors.Is(err, errUnauthenticated):
+		return problem{code: connect.CodeUnauthenticated, status: http.StatusUnauthorized, name: "unauthenticated", text: err.Error()}
+	case errors.Is(err, errForbidden):
+		return problem{code: connect.CodePermissionDenied, status: http.StatusForbidden, name: "permission_denied", text: err.Error()}
+	case errors.Is(err, jslog.ErrNotFound):
+		return problem{code: connect.CodeNotFound, status: http.StatusNotFound, name: "not_found", text: jslog.ErrNotFound.Error()}
+	case errors.Is(err, jslog.ErrExists):
+		return problem{code: connect.CodeAlreadyExists, status: http.StatusConflict, name: "already_exists", text: jslog.ErrExists.Error()}
+	case errors.As(err, &outside):
+		return problem{
+			code: connect.CodeOutOfRange, status: http.StatusRequestedRangeNotSatisfiable, name: "out_of_range", text: outside.Error(),
+			detail: &novav1.OutOfRange{First: positionOf(outside.First), Tail: positionOf(outside.Tail)}, first: &outside.First, tail: &outside.Tail,
+		}
+	case errors.Is(err, errBusy):
+		return problem{code: connect.CodeResourceExhausted, status: http.StatusTooManyRequests, name: "busy", text: err.Error(), outcome: outcomeNothing}
+	case errors.As(err, &away) && away.Indefinite:
+		return problem{
+			code: connect.CodeUnavailable, status: http.StatusServiceUnavailable, name: "unavailable", text: away.Error(),
+			detail: &novav1.OutcomeUnknown{}, outcome: outcomeUnknown,
+		}
+	case errors.As(err, &away):
+		return problem{code: connect.CodeUnavailable, status: http.StatusServiceUnavailable, name: "unavailable", text: away.Error(), outcome: outcomeNothing}
+	case errors.Is(err, context.Canceled):
+		return problem{code: connect.CodeCanceled, status: statusClientClosed, name: "canceled", text: "canceled"}
+	case errors.Is(err, context.DeadlineExceeded):
+		return problem{code: connect.CodeDeadlineExceeded, status: http.StatusServiceUnavailable, name: "deadline_exceeded", text: "deadline exceeded"}
+	}
+	return problem{code: connect.CodeInternal, status: http.StatusInternalServerError, name: "internal", text: "internal error"}
+}
+
+// statusClientClosed is what servers log for a client that went away.
+const statusClientClosed = 499
+
+// rpc is the problem as a Connect error.
+func (p problem) rpc() *connect.Error {
+	e := connect.NewError(p.code, errors.New(p.text))
+	if p.detail != nil {
+		if d, err := connect.NewErrorDetail(p.detail); err == nil {
+			e.AddDetail(d)
+		}
+	}
+	return e
+}
+
+func positionOf(p nova.Position) *novav1.Position {
+	return &novav1.Position{SeqNum: p.SeqNum, Timestamp: p.Timestamp}
+}

@@ -1,0 +1,203 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/typedfold/fold/internal/nova"
+	"github.com/typedfold/fold/internal/nova/node"
+	"github.com/typedfold/fold/internal/nova/reader"
+)
+
+// Limits of one JSON answer, and of a long poll.
+const (
+	maxJSONRecords = 1000
+	maxJSONBytes   = 1 << 20
+	maxWait        = time.Minute
+)
+
+// errFull ends a read whose answer is full.
+var errFull = errors.New("answer is full")
+
+// readQuery is where a read begins, and how much it reads.
+type readQuery struct {
+	start  reader.Start
+	count  uint64
+	bytes  int
+	wait   time.Duration
+	events bool
+}
+
+func (s *Server) getRecords(w http.ResponseWriter, q *http.Request) (any, error) {
+	st, err := s.streamOf(q, VerbRead)
+	if err != nil {
+		return nil, err
+	}
+	r, err := parseRead(q)
+	if err != nil {
+		return nil, err
+	}
+	if r.events {
+		return nil, s.sendEvents(w, q.Context(), st, r)
+	}
+	return pollRecords(q.Context(), st, r)
+}
+
+func parseRead(q *http.Request) (r readQuery, err error) {
+	v := q.URL.Query()
+	number := func(name string) (n uint64, there bool) {
+		text := v.Get(name)
+		if text == "" || err != nil {
+			return 0, false
+		}
+		if n, err = strconv.ParseUint(text, 10, 63); err != nil {
+			err = fmt.Errorf("%w: %s=%q is no number", nova.ErrInvalid, name, text)
+		}
+		return n, err == nil
+	}
+	starts := 0
+	for i, name := range []string{"seq_num", "tail_offset", "timestamp"} {
+		if n, there := number(name); there {
+			r.start.Kind, r.start.N = reader.StartKind(i), n
+			starts++
+		}
+	}
+	r.count, _ = number("count")
+	bytes, _ := number("bytes")
+	seconds, _ := number("wait")
+	if err == nil && starts > 1 {
+		err = fmt.Errorf("%w: a read begins at one of seq_num, tail_offset and timestamp", nova.ErrInvalid)
+	}
+	if err != nil {
+		return r, err
+	}
+	r.start.Clamp, err = flag(v, "clamp")
+	r.bytes = int(min(cmp.Or(bytes, maxJSONBytes), maxJSONBytes))
+	r.wait = min(time.Duration(min(seconds, 3600))*time.Second, maxWait)
+	r.events = strings.Contains(q.Header.Get("Accept"), "text/event-stream")
+	if last := q.Header.Get("Last-Event-ID"); r.events && last != "" && err == nil {
+		n, parseErr := strconv.ParseUint(last, 10, 64)
+		if parseErr != nil {
+			return r, fmt.Errorf("%w: Last-Event-ID %q is no number", nova.ErrInvalid, last)
+		}
+		r.start = reader.Start{N: n, Clamp: r.start.Clamp}
+	}
+	return r, err
+}
+
+func flag(v url.Values, name string) (bool, error) {
+	text, there := v[name]
+	if !there {
+		return false, nil
+	}
+	if text[0] == "" {
+		return true, nil
+	}
+	b, err := strconv.ParseBool(text[0])
+	if err != nil {
+		return false, fmt.Errorf("%w: %s=%q is neither true nor false", nova.ErrInvalid, name, text[0])
+	}
+	return b, nil
+}
+
+// recordsJSON is the answer of a read: the next one begins at Next.
+type recordsJSON struct {
+	Records []recordJSON `json:"records"`
+	Next    positionJSON `json:"next"`
+}
+
+// pollRecords reads one answer's worth, and waits for the first record if there is none.
+func pollRecords(ctx context.Context, st *node.Stream, r readQuery) (any, error) {
+	limit := min(cmp.Or(r.count, maxJSONRecords), maxJSONRecords)
+	out := recordsJSON{Records: []recordJSON{}}
+	size := 0
+	take := func(rs reader.Records) error {
+		for i := range rs.Records {
+			rec := &rs.Records[i]
+			if size += rec.Bytes(); size > r.bytes && len(out.Records) > 0 {
+				return errFull
+			}
+			out.Records = append(out.Records, recordJSONOf(rs.First+uint64(i), rec))
+		}
+		if r.wait > 0 && len(out.Records) > 0 {
+			return errFull // whoever waits wants to know soon
+		}
+		return nil
+	}
+	reading := ctx
+	if r.wait > 0 {
+		var cancel context.CancelFunc
+		reading, cancel = context.WithTimeout(ctx, r.wait)
+		defer cancel()
+	}
+	next, err := reader.Read(reading, st.Log(), r.start, limit, r.wait > 0, take)
+	waited := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
+	if err != nil && !errors.Is(err, errFull) && !waited {
+		return nil, err
+	}
+	out.Next = jsonOf(next)
+	if n := len(out.Records); n > 0 {
+		last := &out.Records[n-1]
+		out.Next = positionJSON{SeqNum: *last.SeqNum + 1, Timestamp: *last.Timestamp}
+	}
+	return out, nil
+}
+
+func recordJSONOf(seq uint64, rec *nova.Record) recordJSON {
+	out := recordJSON{SeqNum: &seq, Timestamp: new(rec.Timestamp), Body: append([]byte{}, rec.Body...)}
+	for _, h := range rec.Headers {
+		out.Headers = append(out.Headers, headerJSON{Name: h.Name, Value: append([]byte{}, h.Value...)})
+	}
+	return out
+}
+
+// sendEvents follows the stream: an event for each record, whose id is where a client that comes again goes on.
+func (s *Server) sendEvents(w http.ResponseWriter, ctx context.Context, st *node.Stream, r readQuery) error {
+	out := http.NewResponseController(w)
+	begun := false
+	begin := func() error {
+		if !begun {
+			begun = true
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.Header().Set("Cache-Control", "no-store")
+			w.WriteHeader(http.StatusOK)
+		}
+		return out.Flush()
+	}
+	_, err := reader.Read(ctx, st.Log(), r.start, r.count, true, func(rs reader.Records) error {
+		for i := range rs.Records {
+			seq := rs.First + uint64(i)
+			b, err := json.Marshal(recordJSONOf(seq, &rs.Records[i]))
+			if err != nil {
+				return err
+			}
+			if !begun {
+				if err := begin(); err != nil {
+					return err
+				}
+			}
+			if _, err := fmt.Fprintf(w, "id: %d\ndata: %s\n\n", seq+1, b); err != nil {
+				return err
+			}
+		}
+		return begin()
+	})
+	switch {
+	case !begun:
+		return err
+	case err == nil, errors.Is(err, context.Canceled):
+		return nil
+	}
+	p := problemOf(err)
+	b, _ := json.Marshal(problemJSON{Code: p.name, Message: p.text})
+	_, _ = fmt.Fprintf(w, "event: error\ndata: %s\n\n", b) // the answer has begun: this is the place for it
+	return nil
+}

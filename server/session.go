@@ -1,0 +1,174 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"connectrpc.com/connect"
+	"golang.org/x/sync/semaphore"
+
+	novav1 "github.com/typedfold/fold/gen/go/nova/v1"
+	"github.com/typedfold/fold/internal/nova"
+	"github.com/typedfold/fold/internal/nova/node"
+	"github.com/typedfold/fold/internal/nova/sequencer"
+)
+
+// AppendSession reads batches and answers them, each in its own goroutine, so that many are in flight. What is in flight is
+// bounded in bytes: the reading waits, and with it, by the transport's own flow control, the client.
+func (r rpc) AppendSession(ctx context.Context, c *connect.BidiStream[novav1.AppendSessionRequest, novav1.AppendSessionResponse]) error {
+	first, err := c.Receive()
+	if err != nil {
+		return err
+	}
+	open := first.GetOpen()
+	if open == nil {
+		return fmt.Errorf("%w: the first message of a session opens it", nova.ErrInvalid)
+	}
+	st, err := r.s.stream(ctx, VerbAppend, open.GetAddr())
+	if err != nil {
+		return err
+	}
+	opened, err := st.OpenSession(ctx, open.GetFencingToken())
+	if err != nil {
+		return err
+	}
+	defer opened.Close()
+	err = c.Send(&novav1.AppendSessionResponse{Message: &novav1.AppendSessionResponse_Opened_{
+		Opened: &novav1.AppendSessionResponse_Opened{Tail: positionOf(opened.Tail())},
+	}})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	p := &pipeline{s: r.s, session: opened, c: c, room: semaphore.NewWeighted(r.s.o.SessionBytes), queue: make(chan *flight, maxFlights), cancel: cancel}
+	go p.receive(ctx)
+	return p.answer(ctx)
+}
+
+// maxFlights bounds the batches of a session that have no answer yet.
+const maxFlights = 4096
+
+// pipeline is one session under way.
+type pipeline struct {
+	s       *Server
+	session *node.Session
+	c       *connect.BidiStream[novav1.AppendSessionRequest, novav1.AppendSessionResponse]
+	room    *semaphore.Weighted
+	queue   chan *flight // in order; closed by receive
+	cancel  context.CancelCauseFunc
+}
+
+// flight is one batch, or, as the last one, why there are no more.
+type flight struct {
+	size int64
+	done chan sequencer.Result
+}
+
+// receive submits what the client sends, until it has sent all, or something goes wrong, which is the last answer.
+func (p *pipeline) receive(ctx context.Context) {
+	defer close(p.queue)
+	for {
+		q, err := p.c.Receive()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err == nil && q.GetBatch() == nil {
+			err = fmt.Errorf("%w: a session is opened once, and then takes batches", nova.ErrInvalid)
+		}
+		f := &flight{done: make(chan sequencer.Result, 1)}
+		if err == nil {
+			err = p.submit(ctx, q.GetBatch(), f)
+		}
+		if err != nil {
+			f.done <- sequencer.Result{Err: err}
+		}
+		select {
+		case p.queue <- f:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (p *pipeline) submit(ctx context.Context, b *novav1.Batch, f *flight) error {
+	records := recordsOf(b)
+	size := min(int64(nova.BatchBytes(records)), p.s.o.SessionBytes, p.s.o.Bytes)
+	if err := p.room.Acquire(ctx, size); err != nil {
+		return err
+	}
+	if err := p.s.bytes.Acquire(ctx, size); err != nil {
+		p.room.Release(size)
+		return err
+	}
+	f.size = size
+	return p.session.Submit(ctx, records, b.MatchSeqNum, func(r sequencer.Result) { f.done <- r })
+}
+
+// answer sends the answers in the order of the batches. The first that is neither an acknowledgment nor a miss ends the
+// session.
+func (p *pipeline) answer(ctx context.Context) (err error) {
+	defer func() {
+		p.cancel(err) // receive ends, and closes the queue
+		go p.drain()
+	}()
+	for {
+		var f *flight
+		var ok bool
+		select {
+		case f, ok = <-p.queue:
+			if !ok {
+				return nil
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		var r sequencer.Result
+		select {
+		case r = <-f.done:
+		case <-ctx.Done():
+			go func() { <-f.done; p.release(f) }()
+			return context.Cause(ctx)
+		}
+		p.release(f)
+		if err := p.send(r); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *pipeline) send(r sequencer.Result) error {
+	out := &novav1.AppendSessionResponse{}
+	var missed *sequencer.MissedError
+	switch {
+	case r.Err == nil:
+		out.Message = &novav1.AppendSessionResponse_Ack_{Ack: &novav1.AppendSessionResponse_Ack{
+			Start: positionOf(r.Start), End: positionOf(r.End), Tail: positionOf(r.Tail),
+		}}
+	case errors.As(r.Err, &missed):
+		out.Message = &novav1.AppendSessionResponse_Miss{Miss: &novav1.SequenceMismatch{Tail: positionOf(missed.Tail)}}
+	default:
+		return r.Err
+	}
+	return p.c.Send(out)
+}
+
+func (p *pipeline) release(f *flight) {
+	if f.size > 0 {
+		p.room.Release(f.size)
+		p.s.bytes.Release(f.size)
+	}
+}
+
+// drain gives back the room of what has no answer any more.
+func (p *pipeline) drain() {
+	for f := range p.queue {
+		<-f.done
+		p.release(f)
+	}
+}

@@ -120,15 +120,9 @@ func replyOf(id uint64, m *nats.Msg) Reply {
 	return Reply{ID: id, Kind: protocol.FrameUnknown, Err: err}
 }
 
-// Codes of the server for a message that is not what it expected; nothing of it is stored.
-const (
-	codeWrongLast         = 10071
-	codeWrongLastConstant = 10164 // the subject is in flight: on replicas only, and about nothing but the moment
-	codeExpectedStream    = 10060
-)
-
 // parseAck is the sequence of a stored message, or why it was not stored. ErrRefused is said only where the server says
-// that it stored nothing.
+// that it stored nothing: with code 400, as for 10071 (another last sequence than expected), 10164 (the checked subject is in
+// flight, on replicas) and 10060 (another stream).
 func parseAck(m *nats.Msg) (uint64, error) {
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
 		return 0, nats.ErrNoResponders

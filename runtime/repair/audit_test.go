@@ -352,6 +352,19 @@ func TestAuditErrors(t *testing.T) {
 	}
 }
 
+// TestAuditWaitsForTheListingsEnd: the fold is read when it has applied all that was there when the listing was over.
+func TestAuditWaitsForTheListingsEnd(t *testing.T) {
+	g := newRig(t, "logstore", kvtest.Options{})
+	gap(t, g, 30, 2)
+	g.sim.Inject(kvtest.Fault{At: kvtest.PointList, Do: func(l *kvtest.Log) { l.Set("meanwhile", "v") }})
+	q, waited := g.owes(t), uint64(0)
+	wait := q.WaitApplied
+	q.WaitApplied = func(ctx context.Context, rev uint64) error { waited = rev; return wait(ctx, rev) }
+	if _, err := g.audit(t, q); err != nil || waited != head(t, g.sim) {
+		t.Errorf("it waited for revision %d of %d: %v", waited, head(t, g.sim), err)
+	}
+}
+
 // TestAuditRowOfUnknownVersion: it goes when its key's last message is no value, unless a later write has come by then.
 func TestAuditRowOfUnknownVersion(t *testing.T) {
 	for name, c := range map[string]struct {

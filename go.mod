@@ -3,6 +3,7 @@ module github.com/typedfold/fold
 go 1.26.0
 
 require (
+	buf.build/go/bufplugin v0.11.1
 	cloud.google.com/go/storage v1.69.0
 	github.com/Azure/azure-sdk-for-go/sdk/azcore v1.23.3
 	github.com/Azure/azure-sdk-for-go/sdk/storage/azblob v1.8.2
@@ -44,7 +45,6 @@ require (
 	buf.build/gen/go/bufbuild/bufplugin/protocolbuffers/go v1.36.12-20261002170247-538130002972.2 // indirect
 	buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go v1.36.12-20260825204119-511051f7f437.1 // indirect
 	buf.build/gen/go/pluginrpc/pluginrpc/protocolbuffers/go v1.36.12-20241007202033-cf42259fcbfc.2 // indirect
-	buf.build/go/bufplugin v0.11.1 // indirect
 	buf.build/go/protovalidate v1.4.0 // indirect
 	buf.build/go/spdx v0.2.0 // indirect
 	cel.dev/cel-go v0.32.0 // indirect

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"time"
 
+	fold "github.com/typedfold/fold/runtime"
 	"github.com/typedfold/fold/runtime/natskv"
 
 	ringv1 "github.com/typedfold/fold/examples/hashring/gen/ring/v1"
@@ -17,7 +18,7 @@ import (
 	"github.com/typedfold/fold/examples/internal/quickstart"
 )
 
-// control adds and removes origins. It needs no fold.
+// control adds and removes origins, several at once or one. It needs no fold.
 func control(ctx context.Context, name string, args []string, stdout, stderr io.Writer) (err error) {
 	nats := quickstart.NATS{Name: "hashring-" + name}
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
@@ -27,7 +28,7 @@ func control(ctx context.Context, name string, args []string, stdout, stderr io.
 	timeout := fs.Duration("timeout", 10*time.Second, "how long the command may take")
 	weight := uint(1)
 	if name == "join" {
-		fs.UintVar(&weight, "weight", 1, "share in relation to the others'; 0 takes the origin out and keeps its row")
+		fs.UintVar(&weight, "weight", 1, "share of each in relation to the others'; 0 takes the origin out and keeps its row")
 	}
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -36,10 +37,10 @@ func control(ctx context.Context, name string, args []string, stdout, stderr io.
 	switch {
 	case nats.Server == "":
 		return errors.New("--server is required; a ring without one prints the address of its own")
-	case name == "join" && len(args) != 3:
-		return errors.New("join: want RING ID ADDRESS, after the flags")
-	case name == "leave" && len(args) != 2:
-		return errors.New("leave: want RING ID, after the flags")
+	case name == "join" && (len(args) < 3 || len(args)%2 == 0):
+		return errors.New("join: want RING ID ADDRESS, and further pairs of ID ADDRESS, after the flags")
+	case name == "leave" && len(args) < 2:
+		return errors.New("leave: want RING ID, and further IDs, after the flags")
 	}
 	ctx, cancel := context.WithTimeout(ctx, *timeout)
 	defer cancel()
@@ -57,12 +58,20 @@ func control(ctx context.Context, name string, args []string, stdout, stderr io.
 		return err
 	}
 	w := ringv1fold.NewOriginWriter(bucket)
+	b := fold.NewBatch(bucket) // all of them or none
+	ringName, rest := args[0], args[1:]
 	if name == "leave" {
-		return w.Delete(ctx, ringv1fold.OriginKey{Ring: args[0], OriginID: args[1]})
+		for _, id := range rest {
+			w.DeleteIn(b, ringv1fold.OriginKey{Ring: ringName, OriginID: id})
+		}
+	} else {
+		for i := 0; i < len(rest); i += 2 {
+			w.PutIn(b, &ringv1.Origin{Ring: ringName, OriginId: rest[i], Address: rest[i+1], Weight: uint32(min(weight, 1<<16))})
+		}
 	}
-	rev, err := w.Put(ctx, &ringv1.Origin{Ring: args[0], OriginId: args[1], Address: args[2], Weight: uint32(min(weight, 1<<16))})
-	if err == nil {
-		fmt.Fprintf(stdout, "origin %s of ring %s at revision %d\n", args[1], args[0], rev.Seq())
+	if err := b.Commit(ctx); err != nil {
+		return err
 	}
-	return err
+	fmt.Fprintf(stdout, "ring %s: %s of %d, at revision %d\n", ringName, name, b.Len(), b.Revision().Seq())
+	return nil
 }

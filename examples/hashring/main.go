@@ -21,8 +21,8 @@ import (
 const usage = `usage: hashring [command] [flags] [arguments]
 
   serve                     the fold and its HTTP face (the default command)
-  join RING ID ADDRESS      add an origin, or change it
-  leave RING ID             remove an origin
+  join RING ID ADDRESS ...  add origins, or change them: all at once
+  leave RING ID ...         remove origins
 
 Each command has -h.
 `
@@ -36,7 +36,7 @@ func main() {
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "hashring:", err)
 		var h interface{ Hint() string }
-		if errors.As(err, &h) {
+		if errors.As(err, &h) && h.Hint() != "" {
 			fmt.Fprintln(os.Stderr, "hint:", h.Hint())
 		}
 		os.Exit(1)

@@ -109,10 +109,33 @@ func TestServeOnAServerOfItsOwn(t *testing.T) {
 	}
 }
 
+// What one command joins is there with one batch, and what one leaves is gone with one.
+func TestSeveralAtOnce(t *testing.T) {
+	srv := natstest.New(t)
+	var out strings.Builder
+	for _, args := range []string{"join --server NATS cdn o1 a:80 o2 b:80 o3 c:80", "leave --server NATS cdn o1 o3"} {
+		if err := run(t.Context(), strings.Fields(strings.Replace(args, "NATS", srv.URL(), 1)), &out, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := out.String(), "ring cdn: join of 3, at revision 3\nring cdn: leave of 2, at revision 5\n"; got != want {
+		t.Errorf("printed %q, want %q", got, want)
+	}
+	c, addr := startServe(t, "--server", srv.URL(), "--data", t.TempDir())
+	exampletest.Eventually(t, "o2 alone", func() bool {
+		ms := membersAt(t, addr)
+		return len(ms) == 1 && ms["o2"].Address == "b:80"
+	})
+	if err := c.End(t); err != nil {
+		t.Errorf("serve: %v\n%s", err, &c.Stderr)
+	}
+}
+
 func TestWrongCommands(t *testing.T) {
 	for _, args := range [][]string{
 		{"join", "cdn", "o1", "10.0.0.1:80"}, // which server?
 		{"join", "--server", "nats://127.0.0.1:1", "cdn", "o1"},
+		{"join", "--server", "nats://127.0.0.1:1", "cdn", "o1", "10.0.0.1:80", "o2"},
 		{"leave", "--server", "nats://127.0.0.1:1", "cdn"},
 		{"leave", "--weight", "1", "cdn", "o1"},
 		{"join", "--server", "nats://127.0.0.1:1", "cdn", "o1", "10.0.0.1:80"}, // nobody there

@@ -118,13 +118,11 @@ func serveHTTP(ctx context.Context, addr string, h http.Handler, started func(ad
 // startSample fills the embedded server's bucket.
 func startSample(ctx context.Context, bucket fold.Bucket) error {
 	w := ringv1fold.NewOriginWriter(bucket)
+	b := fold.NewBatch(bucket)
 	for i := 1; i <= 4; i++ {
-		o := &ringv1.Origin{Ring: "cdn", OriginId: fmt.Sprintf("o%d", i), Address: fmt.Sprintf("10.0.0.%d:80", i), Weight: 1}
-		if _, err := w.Create(ctx, o); err != nil {
-			return err
-		}
+		w.CreateIn(b, &ringv1.Origin{Ring: "cdn", OriginId: fmt.Sprintf("o%d", i), Address: fmt.Sprintf("10.0.0.%d:80", i), Weight: 1})
 	}
-	return nil
+	return b.Commit(ctx)
 }
 
 func explain(w io.Writer, addr, nats string) {

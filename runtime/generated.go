@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"bytes"
 	"context"
 	"iter"
 
@@ -19,18 +20,23 @@ type Rows[K Key, V proto.Message] = iter.Seq2[Row[K, V], error]
 // that can't be written it leaves out all further ones, and End tells.
 type KeyWriter struct {
 	b   []byte
-	err error
+	rej *Rejection // no error, so that the writer is small enough for registers
 }
 
 // WriteKey appends a key to dst that begins with literals, which dots may join.
 func WriteKey(dst []byte, literals string) KeyWriter { return KeyWriter{b: append(dst, literals...)} }
 
 // End is what was written. With an error, a *Rejection KEY_SEGMENT, it ends before the part that the error names.
-func (w KeyWriter) End() ([]byte, error) { return w.b, w.err }
+func (w KeyWriter) End() ([]byte, error) {
+	if w.rej != nil {
+		return w.b, w.rej
+	}
+	return w.b, nil
+}
 
 // Lit writes literals, which dots may join.
 func (w KeyWriter) Lit(literals string) KeyWriter {
-	if w.err == nil {
+	if w.rej == nil {
 		w.b = append(append(w.b, '.'), literals...)
 	}
 	return w
@@ -38,7 +44,7 @@ func (w KeyWriter) Lit(literals string) KeyWriter {
 
 // ESC writes a string or bytes in ESC.
 func (w KeyWriter) ESC(s string) KeyWriter {
-	if w.err == nil {
+	if w.rej == nil {
 		w.b = keyenc.AppendESC(append(w.b, '.'), s)
 	}
 	return w
@@ -46,15 +52,16 @@ func (w KeyWriter) ESC(s string) KeyWriter {
 
 // Verbatim writes a string as it is, if that is a token.
 func (w KeyWriter) Verbatim(field, s string) KeyWriter {
-	if w.err == nil {
-		w.b, w.err = AppendVerbatim(append(w.b, '.'), field, s)
+	if w.rej == nil {
+		out, err := keyenc.AppendVerbatim(append(w.b, '.'), s)
+		return w.checked(out, field, err)
 	}
 	return w
 }
 
 // Hex writes a string or bytes in HEX.
 func (w KeyWriter) Hex(s string) KeyWriter {
-	if w.err == nil {
+	if w.rej == nil {
 		w.b = keyenc.AppendHex(append(w.b, '.'), s)
 	}
 	return w
@@ -62,7 +69,7 @@ func (w KeyWriter) Hex(s string) KeyWriter {
 
 // Tail writes the tokens of a tail.
 func (w KeyWriter) Tail(s string) KeyWriter {
-	if w.err == nil {
+	if w.rej == nil {
 		w.b = keyenc.AppendTail(append(w.b, '.'), s)
 	}
 	return w
@@ -70,7 +77,7 @@ func (w KeyWriter) Tail(s string) KeyWriter {
 
 // Bool writes 0 or 1.
 func (w KeyWriter) Bool(v bool) KeyWriter {
-	if w.err == nil {
+	if w.rej == nil {
 		w.b = keyenc.AppendBool(append(w.b, '.'), v)
 	}
 	return w
@@ -78,7 +85,7 @@ func (w KeyWriter) Bool(v bool) KeyWriter {
 
 // Int writes a signed integer of any width, or an enum's number, in INT.
 func (w KeyWriter) Int(v int64) KeyWriter {
-	if w.err == nil {
+	if w.rej == nil {
 		w.b = keyenc.AppendInt(append(w.b, '.'), v)
 	}
 	return w
@@ -86,7 +93,7 @@ func (w KeyWriter) Int(v int64) KeyWriter {
 
 // Uint writes an unsigned integer of any width in INT.
 func (w KeyWriter) Uint(v uint64) KeyWriter {
-	if w.err == nil {
+	if w.rej == nil {
 		w.b = keyenc.AppendInt(append(w.b, '.'), v)
 	}
 	return w
@@ -94,7 +101,7 @@ func (w KeyWriter) Uint(v uint64) KeyWriter {
 
 // DecimalInt writes a signed integer of any width, or an enum's number, in plain decimal.
 func (w KeyWriter) DecimalInt(v int64) KeyWriter {
-	if w.err == nil {
+	if w.rej == nil {
 		w.b = keyenc.AppendDecimal(append(w.b, '.'), v)
 	}
 	return w
@@ -102,7 +109,7 @@ func (w KeyWriter) DecimalInt(v int64) KeyWriter {
 
 // DecimalUint writes an unsigned integer of any width in plain decimal.
 func (w KeyWriter) DecimalUint(v uint64) KeyWriter {
-	if w.err == nil {
+	if w.rej == nil {
 		w.b = keyenc.AppendDecimal(append(w.b, '.'), v)
 	}
 	return w
@@ -121,7 +128,7 @@ func (w KeyWriter) HexUint32(v uint32) KeyWriter { return hexInt(w, v) }
 func (w KeyWriter) HexUint64(v uint64) KeyWriter { return hexInt(w, v) }
 
 func hexInt[T keyenc.FixedInteger](w KeyWriter, v T) KeyWriter {
-	if w.err == nil {
+	if w.rej == nil {
 		w.b = keyenc.AppendHexInt(append(w.b, '.'), v)
 	}
 	return w
@@ -129,7 +136,7 @@ func hexInt[T keyenc.FixedInteger](w KeyWriter, v T) KeyWriter {
 
 // UUID writes the 36 lower-case characters of a UUID.
 func (w KeyWriter) UUID(id [16]byte) KeyWriter {
-	if w.err == nil {
+	if w.rej == nil {
 		w.b = keyenc.AppendUUID(append(w.b, '.'), id)
 	}
 	return w
@@ -137,44 +144,57 @@ func (w KeyWriter) UUID(id [16]byte) KeyWriter {
 
 // Time writes an instant whose nanoseconds are in 0..999999999.
 func (w KeyWriter) Time(field string, t Time) KeyWriter {
-	if w.err == nil {
-		w.b, w.err = AppendTime(append(w.b, '.'), field, t)
+	if w.rej == nil {
+		out, err := keyenc.AppendTime(append(w.b, '.'), t.Seconds, t.Nanos)
+		return w.checked(out, field, err)
 	}
 	return w
 }
 
 // Span writes a length of time whose nanoseconds are in 0..999999999.
 func (w KeyWriter) Span(field string, s Span) KeyWriter {
-	if w.err == nil {
-		w.b, w.err = AppendSpan(append(w.b, '.'), field, s)
+	if w.rej == nil {
+		out, err := keyenc.AppendTime(append(w.b, '.'), s.Seconds, s.Nanos)
+		return w.checked(out, field, err)
 	}
 	return w
 }
 
 // EnumName writes the name that an enum has for a number, if it has one.
 func (w KeyWriter) EnumName(field string, e protoreflect.EnumDescriptor, n protoreflect.EnumNumber) KeyWriter {
-	if w.err == nil {
+	if w.rej == nil {
 		out, err := keyenc.AppendEnumName(append(w.b, '.'), e, n)
-		w.b, w.err = appended(w.b, out, field, err)
+		return w.checked(out, field, err)
 	}
 	return w
 }
 
+// checked goes on with out, or ends at the part that an encoder has refused.
+func (w KeyWriter) checked(out []byte, field string, err error) KeyWriter {
+	if err != nil {
+		return KeyWriter{b: append(w.b, '.'), rej: &Rejection{Code: KeySegment, Field: field, Err: err}}
+	}
+	return KeyWriter{b: out}
+}
+
 // PrefixOf is the rows whose key has the same first tokens as k. A later part of k may be one that can't be written.
 func PrefixOf[K Key](k K, tokens int) Prefix[K] {
-	b, err := k.AppendKey(make([]byte, 0, 64))
+	buf := readBufs.Get().(*readBuf)
+	defer readBufs.Put(buf)
+	b, err := k.AppendKey(buf.key[:0])
+	buf.key = b
 	for i, c := range b {
 		if c != '.' {
 			continue
 		}
 		if tokens--; tokens == 0 {
-			return Prefix[K]{bytes: b[:i+1]}
+			return Prefix[K]{bytes: bytes.Clone(b[:i+1])}
 		}
 	}
 	if err != nil {
 		return Prefix[K]{err: err}
 	}
-	return Prefix[K]{bytes: b} // the whole key
+	return Prefix[K]{bytes: bytes.Clone(b)} // the whole key
 }
 
 // ParsedKey is the key whose parts were read by r, if the literals are all that is left. Its error is a *Rejection.

@@ -39,8 +39,12 @@ func (r *IndexReport) Err() error {
 }
 
 func (r *IndexReport) add(x *tableIndexes, index, key string, p IndexProblem) {
+	r.found(&IndexError{Table: x.name, Index: index, Key: key, Problem: p})
+}
+
+func (r *IndexReport) found(e *IndexError) {
 	if r.Found++; len(r.Problems) < MaxIndexProblems {
-		r.Problems = append(r.Problems, &IndexError{Table: x.name, Index: index, Key: key, Problem: p})
+		r.Problems = append(r.Problems, e)
 	}
 }
 

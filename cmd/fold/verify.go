@@ -19,13 +19,14 @@ import (
 
 type verifyFlags struct {
 	commonFlags
-	key, generation, scratch string
+	key, generation, scratch, schema string
 }
 
 // verified is the result of a check that passed.
 type verified struct {
 	Artifact artifactFacts `json:"artifact"`
 	Store    storeFacts    `json:"store"`
+	Indexes  indexFacts    `json:"indexes"`
 }
 
 // artifactFacts are what a manifest says.
@@ -61,18 +62,26 @@ func (p *program) verifyVerb() *cobra.Command {
 		`Checks every file of an artifact against its manifest, opens it to be read only, and reads all of it. Of an object store it takes
 the newest generation, or the one that --generation names, and downloads it into a folder that is removed again.
 
+Each entry of a secondary index must be of a key that has a row. With --schema, a file of the descriptors of the tables, the
+indexes are compared with the rows' values too, both ways.
+
 It exits with 1 when the artifact is no good.`, 1, &f.json, func(ctx context.Context, args []string) error {
 			return p.work(ctx, &f.commonFlags, func(ctx context.Context, told *progress) error { return p.verify(ctx, f, args[0], told) })
 		})
 	addKey(c, &f.key)
 	c.Flags().StringVar(&f.generation, "generation", "", "the `name` of a generation, as fold artifacts lists it (default the newest)")
 	c.Flags().StringVar(&f.scratch, "scratch", "", "`folder` for the download (default the system's)")
+	c.Flags().StringVar(&f.schema, "schema", "", "`file` of the tables' descriptors, as buf build -o writes it")
 	f.commonFlags.add(c, time.Hour)
 	return c
 }
 
 func (p *program) verify(ctx context.Context, f *verifyFlags, at string, told *progress) (err error) {
 	if err := checkFolders(f.scratch); err != nil {
+		return err
+	}
+	tables, err := tablesOf(f.schema)
+	if err != nil {
 		return err
 	}
 	where := at
@@ -97,11 +106,15 @@ func (p *program) verify(ctx context.Context, f *verifyFlags, at string, told *p
 	if err != nil {
 		return err
 	}
+	indexes, err := checkIndexes(ctx, filepath.Join(where, artifact.DataName), tables, told)
+	if err != nil {
+		return err
+	}
 	if isURL(at) {
 		at = objects.RedactURL(at)
 	}
 	facts.Path = at
-	p.printVerified(f.json, at, verified{artifactOf(&m), facts})
+	p.printVerified(f.json, at, verified{artifactOf(&m), facts, indexes})
 	return nil
 }
 
@@ -113,6 +126,7 @@ func (p *program) printVerified(json bool, at string, v verified) {
 	fmt.Fprintf(p.out, "The artifact %s in %s is good: %d files, %d bytes, exported at %s.\n\n",
 		v.Artifact.Name, at, v.Artifact.Files, v.Artifact.Bytes, stamp(v.Artifact.Created))
 	v.Store.print(p.out)
+	v.Indexes.print(p.out)
 }
 
 // download brings one generation to a folder.

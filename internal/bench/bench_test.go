@@ -22,7 +22,7 @@ func TestEveryPartRuns(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	b := &bench{o: options{keys: 2000, behind: 200, rounds: 1, seconds: 1, dir: t.TempDir()}}
-	for _, part := range []string{"hydrate", "restart", "live"} {
+	for _, part := range []string{"hydrate", "indexes", "restart", "live"} {
 		b.o.only = part
 		if err := b.run(ctx); err != nil {
 			t.Fatalf("%s: %v", part, err)
@@ -34,7 +34,7 @@ func TestEveryPartRuns(t *testing.T) {
 			t.Errorf("ratio %s is %v", r.Name, r.Value)
 		}
 	}
-	for _, name := range []string{"hydrate/bare", "hydrate/watchall", "hydrate/watchall-memory", "hydrate/cpu-us", "hydrate/allocs", "hydrate/peak-mb-per-million", "hydrate/restart", "greedy/window"} {
+	for _, name := range []string{"hydrate/bare", "hydrate/watchall", "hydrate/watchall-memory", "hydrate/cpu-us", "hydrate/allocs", "hydrate/peak-mb-per-million", "hydrate/restart", "greedy/window", "index-1/none", "index-1/none-cpu", "index-3/none", "index-3/none-cpu"} {
 		if !names[name] {
 			t.Errorf("no ratio %s", name)
 		}

@@ -53,7 +53,7 @@ func main() {
 	flag.IntVar(&o.behind, "behind", 10_000, "updates that a restart is behind")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds; each runs every measurement once")
 	flag.IntVar(&o.seconds, "live", 5, "seconds of 1,000 updates each in the latency measurement")
-	flag.StringVar(&o.only, "only", "", "run only: hydrate, restart, live, micro or artifacts; or repair or bigartifact, which are not run without being asked for")
+	flag.StringVar(&o.only, "only", "", "run only: hydrate, indexes, restart, live, micro or artifacts; or repair or bigartifact, which are not run without being asked for")
 	flag.StringVar(&o.dir, "dir", "", "where to keep files meanwhile (default: a temporary folder)")
 	flag.BoolVar(&o.asJSON, "json", false, "print the results as JSON instead of ratio lines")
 	flag.IntVar(&o.bulk, "bulk", 0, "updates in a batch while hydrating (0: the default)")
@@ -140,7 +140,7 @@ func (b *bench) run(ctx context.Context) error {
 	case "bigartifact":
 		return b.bigArtifact(ctx)
 	}
-	if b.wants("hydrate") || b.wants("restart") || b.wants("live") {
+	if b.wants("hydrate") || b.wants("indexes") || b.wants("restart") || b.wants("live") {
 		stop, err := b.startServer(ctx, filepath.Join(b.o.dir, "server"))
 		if err != nil {
 			return err
@@ -154,7 +154,7 @@ func (b *bench) run(ctx context.Context) error {
 	for _, part := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{"hydrate", b.hydrate}, {"restart", b.restart}, {"live", b.live}, {"micro", b.micro}, {"artifacts", b.artifacts}} {
+	}{{"hydrate", b.hydrate}, {"indexes", b.indexes}, {"restart", b.restart}, {"live", b.live}, {"micro", b.micro}, {"artifacts", b.artifacts}} {
 		if b.wants(part.name) {
 			if err := part.run(ctx); err != nil {
 				return fmt.Errorf("%s: %w", part.name, err)

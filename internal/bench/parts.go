@@ -36,6 +36,31 @@ func (b *bench) hydrate(ctx context.Context) error {
 	return nil
 }
 
+// indexes reads the whole bucket into tables with none, one and three indexes, round by round.
+func (b *bench) indexes(ctx context.Context) error {
+	for round := range b.o.rounds {
+		fmt.Fprintf(os.Stderr, "indexes %d keys, round %d of %d\n", b.o.keys, round+1, b.o.rounds)
+		for _, role := range []string{"fold", "fold-index-1", "fold-index-3"} {
+			if err := b.fresh(ctx, role); err != nil {
+				return err
+			}
+		}
+	}
+	for _, n := range []string{"1", "3"} {
+		var times, cpu []float64
+		with := b.results["fold-index-"+n]
+		without := b.results["fold"][len(b.results["fold"])-len(with):] // the hydrate part has some too
+		for i := range with {
+			times = append(times, with[i].Seconds/without[i].Seconds)
+			cpu = append(cpu, with[i].CPU/without[i].CPU)
+		}
+		want := map[string]float64{"1": 1.6}[n]
+		b.ratio("index-"+n+"/none", median(times), want, true)
+		b.ratio("index-"+n+"/none-cpu", median(cpu), 0, true)
+	}
+	return nil
+}
+
 // fresh runs a role with an empty folder.
 func (b *bench) fresh(ctx context.Context, role string) error {
 	dir, err := os.MkdirTemp(b.o.dir, role+"-")
@@ -103,6 +128,7 @@ func (b *bench) micro(ctx context.Context) error {
 		atMost                 bool
 	}{
 		{"peek/map", "./runtime", "BenchmarkPeek", "BenchmarkMapLookup", 3, true},
+		{"index/scan", "./runtime", "BenchmarkIndexRead", "BenchmarkIndexScan", 0.1, true},
 		{"split/ack", "./runtime/natskv", "BenchmarkAckParseSplit10k", "BenchmarkAckParse10k", 5, false},
 	} {
 		fmt.Fprintf(os.Stderr, "micro %s\n", pair.name)

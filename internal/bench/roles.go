@@ -20,6 +20,7 @@ import (
 
 	foldtestv1 "github.com/typedfold/fold/internal/foldtest/gen/foldtest/v1"
 	"github.com/typedfold/fold/internal/foldtest/gen/foldtest/v1/foldtestv1fold"
+	"github.com/typedfold/fold/internal/foldtest/gen/indexed/v1/indexedv1fold"
 	"github.com/typedfold/fold/internal/natstest"
 	fold "github.com/typedfold/fold/runtime"
 	"github.com/typedfold/fold/runtime/natskv"
@@ -60,6 +61,12 @@ func runRole(ctx context.Context, o options) error {
 		},
 		"fold-resident": func(ctx context.Context, o options, js jetstream.JetStream) (result, error) {
 			return foldRole(ctx, o, js, fold.Resident())
+		},
+		"fold-index-1": func(ctx context.Context, o options, js jetstream.JetStream) (result, error) {
+			return foldTable(ctx, o, js, "one", func(b *fold.Builder) error { _, err := indexedv1fold.RegisterRouteOne(b); return err })
+		},
+		"fold-index-3": func(ctx context.Context, o options, js jetstream.JetStream) (result, error) {
+			return foldTable(ctx, o, js, "three", func(b *fold.Builder) error { _, err := indexedv1fold.RegisterRouteThree(b); return err })
 		},
 		"greedy": func(ctx context.Context, o options, js jetstream.JetStream) (result, error) {
 			return latency(ctx, o, js, fold.BatchOptions{})
@@ -199,6 +206,11 @@ func publishTo(ctx context.Context, js jetstream.JetStream, bucket string, n int
 
 // foldRole hydrates, or catches up, a fold in Pebble; it ends when everything that was there is committed.
 func foldRole(ctx context.Context, o options, js jetstream.JetStream, opts ...fold.TableOption) (result, error) {
+	return foldTable(ctx, o, js, bucketName, func(b *fold.Builder) error { _, err := foldtestv1fold.RegisterRoute(b, opts...); return err })
+}
+
+// foldTable is foldRole with the table of another logical bucket.
+func foldTable(ctx context.Context, o options, js jetstream.JetStream, logical string, register func(*fold.Builder) error) (result, error) {
 	bucket, err := natskv.Bind(ctx, js, bucketName, natskv.BucketConfig{})
 	if err != nil {
 		return result{}, err
@@ -208,8 +220,8 @@ func foldRole(ctx context.Context, o options, js jetstream.JetStream, opts ...fo
 	if err != nil {
 		return result{}, err
 	}
-	b := fold.NewBuilder(bucket, s, fold.Options{Logger: slog.New(slog.DiscardHandler), Batch: fold.BatchOptions{BulkMax: o.bulk}})
-	if _, err := foldtestv1fold.RegisterRoute(b, opts...); err != nil {
+	b := fold.NewBuilder(bucket, s, fold.Options{Bucket: logical, Logger: slog.New(slog.DiscardHandler), Batch: fold.BatchOptions{BulkMax: o.bulk}})
+	if err := register(b); err != nil {
 		return result{}, errors.Join(err, s.Close())
 	}
 	f, err := b.Start(ctx)

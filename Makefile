@@ -34,6 +34,11 @@ test-clouds: ## Run the object stores' tests against emulators of GCS and Azure 
 	FAKE_GCS_SERVER=$(CURDIR)/.tmp/clouds/fake-gcs-server AZURITE_BLOB=$(CURDIR)/.tmp/clouds/node_modules/.bin/azurite-blob \
 		$(GO) test -tags clouds -timeout $(TIMEOUT) ./runtime/artifact/objects/gcs ./runtime/artifact/objects/azure
 
+.PHONY: protoc
+protoc: ## Generate a user's workspace with an installed protoc (32 or newer), compile it and run it
+	@command -v "$${PROTOC:-protoc}" >/dev/null || { echo "protoc is not installed; PROTOC can say where it is" >&2; exit 1; }
+	$(GO) test -tags protoc -count 1 -run '^TestProtoc$$' ./cmd/protoc-gen-fold
+
 .PHONY: testtools
 testtools: ## Compile the programs that tests run, so that no test waits for it
 	$(GO) build -o .tmp/nats -modfile=tools/go.mod github.com/nats-io/natscli/nats
@@ -44,16 +49,17 @@ build: ## Compile everything
 	$(GO) build ./...
 
 .PHONY: generate
-generate: ## Generate code from the proto files, and the plugin's golden outputs
+generate: ## Generate code from the proto files, the plugin's golden outputs, and docs/options.md
 	$(TOOL) buf generate
 	$(TOOL) buf generate --template internal/wire/internal/wiretest/buf.gen.yaml
 	@mkdir -p .tmp
 	$(GO) run ./$(VALIDATE)/image $(IMAGE) $(VALIDATE)/proto validatetest/v1/validatetest.proto
 	$(TOOL) buf generate --template $(VALIDATE)/buf.gen.yaml --path validatetest/v1/validatetest.proto $(IMAGE)
 	$(GO) test ./cmd/protoc-gen-fold/internal/foldgen -run '^TestGolden$$' -update
+	$(GO) run ./internal/optiondoc proto docs/options.md
 
 # Generates into a folder aside and compares with the files as they are now, committed or not. The golden outputs of
-# the plugin are compared by its own tests.
+# the plugin and docs/options.md are compared by tests.
 .PHONY: checkgenerate
 checkgenerate: ## Check that generated code is what the proto files give
 	@rm -rf $(SCRATCH) && mkdir -p $(SCRATCH)/want $(SCRATCH)/have

@@ -222,12 +222,11 @@ func (t *task) fail(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// childLimit is how long one child may take before it counts as stuck, and stickyLimit one whose disk fails for good. After
-// ownLimit a child ends by itself, whatever became of the process that began it.
+// childLimit is how long one child may take before it counts as stuck. After ownLimit it ends by itself, whatever became of
+// the process that began it.
 const (
-	childLimit  = time.Minute
-	stickyLimit = 30 * time.Second
-	ownLimit    = 90 * time.Second
+	childLimit = time.Minute
+	ownLimit   = 90 * time.Second
 )
 
 // exitWrong is a child's exit code when it saw something wrong, and exitStuck when it was there for too long; Pebble's end
@@ -287,13 +286,9 @@ func (f *faults) leftIn(dir string, t *truth, p progress) error {
 }
 
 // failInChild runs the task and reads what it says. A child that says that something is wrong is an error, and one that
-// is stuck; but on a disk that fails for good Pebble may try for ever, and is killed and counted.
+// is stuck.
 func (f *faults) failInChild(ctx context.Context, t *task) (p progress, ops int64, err error) {
-	limit := childLimit
-	if t.Sticky {
-		limit = stickyLimit
-	}
-	limited, cancel := context.WithTimeout(ctx, limit)
+	limited, cancel := context.WithTimeout(ctx, childLimit)
 	defer cancel()
 	cmd, err := t.command(limited)
 	if err != nil {
@@ -312,9 +307,6 @@ func (f *faults) failInChild(ctx context.Context, t *task) (p progress, ops int6
 	switch {
 	case ctx.Err() != nil:
 		return p, ops, ctx.Err()
-	case limited.Err() != nil && t.Sticky:
-		f.tally.remark(f.name+", stuck on a disk that fails for good", fmt.Sprintf("after %+v: %.8000s", p, stderr.String()), f.replay(t.At, true))
-		return p, ops, nil
 	case limited.Err() != nil:
 		return p, ops, fmt.Errorf("stuck after %+v: %.8000s", p, stderr.String())
 	case errors.As(err, &exit) && (exit.ExitCode() == exitWrong || exit.ExitCode() == exitStuck):

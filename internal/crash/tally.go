@@ -15,7 +15,7 @@ type tally struct {
 	names  []string
 	clones int
 	wrong  int
-	// lines are what is wrong, and remarks, each with how to see it again.
+	// lines are what is wrong, each with how to see it again.
 	lines []string
 }
 
@@ -36,14 +36,6 @@ func (t *tally) note(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.add(name)
-}
-
-// remark counts something that is not wrong, but that someone may want to look at.
-func (t *tally) remark(name, text, replay string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.add(name)
-	t.lines = append(t.lines, fmt.Sprintf("%s: %s\n  replay: %s\n", name, text, replay))
 }
 
 // failed notes what is wrong without a state of a disk to count.
@@ -82,7 +74,7 @@ func (t *tally) count(name string) int {
 	return t.counts[name]
 }
 
-// report prints all counts, then everything that is wrong and all remarks, and the sum as the last line.
+// report prints all counts, then everything that is wrong, and the sum as the last line.
 func (t *tally) report() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -55,7 +55,7 @@ generate: ## Generate code from the proto files, the plugin's golden outputs, an
 	@mkdir -p .tmp
 	$(GO) run ./$(VALIDATE)/image $(IMAGE) $(VALIDATE)/proto validatetest/v1/validatetest.proto
 	$(TOOL) buf generate --template $(VALIDATE)/buf.gen.yaml --path validatetest/v1/validatetest.proto $(IMAGE)
-	$(GO) test ./cmd/protoc-gen-fold/internal/foldgen -run '^TestGolden$$' -update
+	$(GO) test ./cmd/protoc-gen-fold/internal/foldgen -run '^Test(Golden|Matrix)$$' -update
 	$(GO) run ./internal/optiondoc proto docs/options.md
 
 # Generates into a folder aside and compares with the files as they are now, committed or not. The golden outputs of

@@ -14,7 +14,11 @@ import (
 var testKits = []string{
 	"runtime/kv/kvtest", "runtime/store/storetest", "runtime/artifact/objects/objectstest",
 	"internal/natstest", "internal/s3test", "internal/cloudtest", "internal/foldtest", "internal/wire/internal/wiretest", "internal/lint",
+	validateTest,
 }
+
+// validateTest has the tables of foldvalidate's tests.
+const validateTest = "runtime/foldvalidate/internal/validatetest"
 
 // lower are the packages of the module that each package may depend on, directly or not. Imports go one way:
 // protocol, kv, store, then artifact and repair, then the runtime, then generated code. A path that ends in "/*" is for
@@ -54,11 +58,15 @@ var lower = map[string][]string{
 		"runtime/artifact/transport", "runtime/lease",
 		"runtime/artifact", "runtime/artifact/objects", "runtime/repair", "runtime/store", "runtime/kv", "runtime/protocol",
 	},
-	"runtime/artifact/objects":   {},
-	"runtime/artifact/objects/*": {"runtime/artifact/objects", "runtime/artifact/objects/blobstore"},
-	"runtime/repair":             {"runtime/store", "runtime/kv", "runtime/protocol"},
-	"runtime":                    belowRuntime,
-	"runtime/*":                  append([]string{"runtime"}, belowRuntime...), // foldprom, foldotel, foldhttp: hooks on the runtime
+	"runtime/artifact/objects":              {},
+	"runtime/artifact/objects/*":            {"runtime/artifact/objects", "runtime/artifact/objects/blobstore"},
+	"runtime/repair":                        {"runtime/store", "runtime/kv", "runtime/protocol"},
+	"runtime":                               belowRuntime,
+	validateTest:                            {},
+	validateTest + "/image":                 {"gen/go/fold/v1"},
+	validateTest + "/gen/validatetest/v1":   {"gen/go/fold/v1"},
+	validateTest + "/gen/validatetest/v1/*": append([]string{"runtime", validateTest + "/gen/validatetest/v1"}, belowRuntime...),
+	"runtime/*":                             append([]string{"runtime"}, belowRuntime...), // foldvalidate, foldprom, foldotel, foldhttp: hooks on the runtime
 }
 
 var belowRuntime = []string{
@@ -71,6 +79,9 @@ var belowRuntime = []string{
 var cloudStores = []string{
 	"runtime/artifact/objects/blobstore", "runtime/artifact/objects/s3", "runtime/artifact/objects/gcs", "runtime/artifact/objects/azure",
 }
+
+// validators are the packages that judge values by rules in CEL. Only they may pull it in.
+var validators = []string{"runtime/foldvalidate"}
 
 func lowerOf(p string) (allowed []string, ok bool) {
 	if allowed, ok = lower[p]; !ok {
@@ -168,6 +179,7 @@ var foreign = map[string][]string{
 	"a command line":   {"github.com/spf13", "github.com/urfave/cli", "github.com/alecthomas/kong", "github.com/choria-io/fisk", "github.com/nats-io/natscli", "github.com/knadh/koanf"},
 	"a cloud SDK":      {"cloud.google.com/go", "github.com/aws", "github.com/Azure", "github.com/googleapis", "google.golang.org/api", "github.com/minio/minio-go", "gocloud.dev"},
 	"tests":            {"testing", "pgregory.net/rapid", "github.com/stretchr/testify", "github.com/google/go-cmp", "github.com/cockroachdb/datadriven"},
+	"CEL":              {"buf.build/go", "buf.build/gen", "cel.dev/cel-go", "github.com/google/cel-go", "github.com/antlr4-go"},
 	"a code generator": {"github.com/dave/jennifer", "github.com/bufbuild/protocompile", "golang.org/x/tools", "google.golang.org/protobuf/compiler"},
 }
 
@@ -189,11 +201,13 @@ func TestUsersGetNoForeignWeight(t *testing.T) {
 }
 
 func bannedFor(at string, banned map[string][]string) map[string][]string {
-	if !slices.Contains(cloudStores, at) {
-		return banned
-	}
 	banned = maps.Clone(banned)
-	delete(banned, "a cloud SDK")
+	if slices.Contains(cloudStores, at) {
+		delete(banned, "a cloud SDK")
+	}
+	if slices.Contains(validators, at) {
+		delete(banned, "CEL")
+	}
 	return banned
 }
 
@@ -221,7 +235,7 @@ func TestImportRulesBite(t *testing.T) {
 	p := &pkg{
 		ImportPath: module + "/runtime/kv",
 		Imports:    []string{"net/netip", "strings"},
-		Deps:       []string{"strings", "testing", module + "/runtime", "github.com/nats-io/nats-server/v2/server"},
+		Deps:       []string{"strings", "testing", module + "/runtime", "github.com/nats-io/nats-server/v2/server", "cel.dev/cel-go/cel"},
 	}
 	for name, got := range map[string][]string{
 		"upward": upward(p, lower["runtime/kv"]),
@@ -232,8 +246,11 @@ func TestImportRulesBite(t *testing.T) {
 			t.Errorf("%s finds %q, not one problem", name, got)
 		}
 	}
-	if got := heavy(p, foreign); len(got) != 2 {
-		t.Errorf("heavy finds %q, not two problems", got)
+	if got := heavy(p, foreign); len(got) != 3 {
+		t.Errorf("heavy finds %q, not three problems", got)
+	}
+	if got := heavy(p, bannedFor("runtime/foldvalidate", foreign)); len(got) != 2 {
+		t.Errorf("heavy finds %q of a validator, not two problems", got)
 	}
 }
 

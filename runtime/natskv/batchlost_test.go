@@ -158,6 +158,17 @@ func TestBatchAnsweredOddly(t *testing.T) {
 	}
 }
 
+// A bucket that does not take batches is asked before anything is sent: a server that does not know them would store all.
+func TestBatchIsNotSentWhereItIsNotKnown(t *testing.T) {
+	r := newRig(t, natskv.BucketConfig{AtomicPublish: natskv.Off})
+	p := newProxy(t, r)
+	_, err := viaProxy(t, r, p).WriteBatch(bounded(t), puts("mid", "end"))
+	wantErr(t, err, kv.ErrUnsupported)
+	if n := p.count("$KV.b."); n != 0 {
+		t.Errorf("%d messages were sent", n)
+	}
+}
+
 // A refusal that nothing that can be read explains is tried again, and a while later given back.
 func TestBatchRefusalIsNotBelieved(t *testing.T) {
 	r := newRig(t, natskv.BucketConfig{})

@@ -63,20 +63,19 @@ func unsealed(c Capabilities) bool { return !c.Sealed }
 
 // RunConformance checks that a bucket keeps what package kv promises, batches too where it is a kv.Batcher. Each case gets a target of its own.
 func RunConformance(t *testing.T, newTarget func(t *testing.T) Target) {
-	var can Capabilities
-	cases := slices.Concat(writeCases, listCases, lastCases, watchCases, resumeCases)
+	first := newTarget(t)
+	can := first.Can
 	ok := t.Run("Capabilities", func(t *testing.T) {
-		target := newTarget(t)
-		can = target.Can
-		if batches(&target) {
-			cases = append(cases, batchCases...)
-		}
-		for _, missing := range target.missing() {
+		for _, missing := range first.missing() {
 			t.Errorf("the target has no Admin.%s", missing)
 		}
 	})
 	if !ok {
 		return
+	}
+	cases := slices.Concat(writeCases, listCases, lastCases, watchCases, resumeCases)
+	if batches(&first) {
+		cases = append(cases, batchCases...)
 	}
 	for _, c := range cases {
 		if c.applies != nil && !c.applies(can) {

@@ -89,6 +89,8 @@ type itemSchema struct {
 	table   *schema.Table
 	message protoreflect.MessageType
 	kinds   map[string]bool // the enum's names, where a key has one
+	once    sync.Once
+	of      *fold.Desc[itemKey, *item]
 }
 
 // itemOption is the table option of a version; %s takes more of it.
@@ -167,35 +169,42 @@ func (s *itemSchema) keyOf(m *item) (itemKey, error) {
 	return k, nil
 }
 
-// desc is the table as generated code would describe it.
-func (s *itemSchema) desc() *fold.Desc[itemKey, *item] {
-	return fold.NewDesc(fold.DescConfig[itemKey, *item]{
-		ParseKey: s.parseKey, KeyOf: s.keyOf,
-		Fill: func(m *item, k itemKey) error {
-			m.of.Set(m.of.Descriptor().Fields().ByName("id"), protoreflect.ValueOfString(k.id))
-			return nil
-		},
-	})
-}
-
+// registering guards nextItem between its setting and the first use of a table's description.
 var registering sync.Mutex
 
+// desc is the table as generated code would describe it.
+func (s *itemSchema) desc() *fold.Desc[itemKey, *item] {
+	s.once.Do(func() {
+		registering.Lock()
+		defer registering.Unlock()
+		nextItem.store(s.message)
+		s.of = fold.NewDesc(fold.DescConfig[itemKey, *item]{
+			ParseKey: s.parseKey, KeyOf: s.keyOf,
+			Fill: func(m *item, k itemKey) error {
+				m.of.Set(m.of.Descriptor().Fields().ByName("id"), protoreflect.ValueOfString(k.id))
+				return nil
+			},
+		})
+		fold.ParseEvent(s.of, fold.RawEntry{Key: "item.x.y", Op: fold.OpDelete})
+	})
+	return s.of
+}
+
 func (s *itemSchema) register(b *fold.Builder, opts ...fold.TableOption) (*fold.Table[itemKey, *item], error) {
-	registering.Lock()
-	defer registering.Unlock()
-	nextItem.store(s.message)
 	return fold.Register(b, s.desc(), opts...)
 }
 
 // parse is the judgement of one entry by the version.
 func (s *itemSchema) parse(e fold.RawEntry) (fold.Event[itemKey, *item], *fold.Rejection) {
-	registering.Lock()
-	defer registering.Unlock()
-	nextItem.store(s.message)
 	return fold.ParseEvent(s.desc(), e)
 }
 
-func (s *itemSchema) all() fold.Prefix[itemKey] { return fold.PrefixOf(itemKey{}, 1) }
+func (s *itemSchema) String() string {
+	if s == nil {
+		return "without the table"
+	}
+	return fmt.Sprintf("version %q", s.name)
+}
 
 // itemProto and itemJSON are an Item in the two codecs. An absent key field is "".
 func itemProto(id string, n uint32, text string, kind int32) string {

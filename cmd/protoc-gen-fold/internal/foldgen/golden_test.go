@@ -71,7 +71,9 @@ func sameInAnyOrder(t *testing.T, req *pluginpb.CodeGeneratorRequest, want map[s
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20 {
 		random.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
-		got, text := generate(with(req, "", files...))
+		shuffled := with(req, "", files...)
+		shuffleFiles(random, shuffled)
+		got, text := generate(shuffled)
 		if diff := cmp.Diff(want, got); text != "" || diff != "" {
 			t.Errorf("order %v changes the output: %s%s", files, text, diff)
 		}
@@ -101,6 +103,22 @@ func sameInAnyOrder(t *testing.T, req *pluginpb.CodeGeneratorRequest, want map[s
 	}
 	if diff := cmp.Diff(want, single); diff != "" {
 		t.Errorf("files alone give another output (-together +alone):\n%s", diff)
+	}
+}
+
+// shuffleFiles puts the request's files into another order in which each comes after what it imports.
+func shuffleFiles(random *rand.Rand, req *pluginpb.CodeGeneratorRequest) {
+	files := slices.Clone(req.GetProtoFile())
+	random.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
+	req.ProtoFile = nil
+	for added := map[string]bool{}; len(added) < len(files); {
+		for _, f := range files {
+			ready := !slices.ContainsFunc(f.GetDependency(), func(name string) bool { return !added[name] })
+			if ready && !added[f.GetName()] {
+				added[f.GetName()] = true
+				req.ProtoFile = append(req.ProtoFile, f)
+			}
+		}
 	}
 }
 

@@ -72,14 +72,20 @@ func problemOf(err error) problem {
 			detail: &novav1.OutOfRange{First: positionOf(outside.First), Tail: positionOf(outside.Tail)}, first: &outside.First, tail: &outside.Tail,
 		}
 	case errors.Is(err, errBusy):
-		return problem{code: connect.CodeResourceExhausted, status: http.StatusTooManyRequests, name: "busy", text: err.Error(), outcome: outcomeNothing}
+		return problem{
+			code: connect.CodeResourceExhausted, status: http.StatusTooManyRequests, name: "busy", text: err.Error(),
+			detail: &novav1.NothingWritten{}, outcome: outcomeNothing,
+		}
 	case errors.As(err, &away) && away.Indefinite:
 		return problem{
 			code: connect.CodeUnavailable, status: http.StatusServiceUnavailable, name: "unavailable", text: away.Error(),
 			detail: &novav1.OutcomeUnknown{}, outcome: outcomeUnknown,
 		}
 	case errors.As(err, &away):
-		return problem{code: connect.CodeUnavailable, status: http.StatusServiceUnavailable, name: "unavailable", text: away.Error(), outcome: outcomeNothing}
+		return problem{
+			code: connect.CodeUnavailable, status: http.StatusServiceUnavailable, name: "unavailable", text: away.Error(),
+			detail: &novav1.NothingWritten{}, outcome: outcomeNothing,
+		}
 	case errors.Is(err, context.Canceled):
 		return problem{code: connect.CodeCanceled, status: statusClientClosed, name: "canceled", text: "canceled"}
 	case errors.Is(err, context.DeadlineExceeded):

@@ -707,6 +707,43 @@ func (x *FencingTokenMismatch) GetInstalled() string {
 	return ""
 }
 
+// NothingWritten is the detail of an append or a fence that has not happened, and never will.
+type NothingWritten struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NothingWritten) Reset() {
+	*x = NothingWritten{}
+	mi := &file_nova_v1_dataplane_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NothingWritten) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NothingWritten) ProtoMessage() {}
+
+func (x *NothingWritten) ProtoReflect() protoreflect.Message {
+	mi := &file_nova_v1_dataplane_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NothingWritten.ProtoReflect.Descriptor instead.
+func (*NothingWritten) Descriptor() ([]byte, []int) {
+	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{11}
+}
+
 // OutcomeUnknown is the detail of an append or a fence that may have happened.
 type OutcomeUnknown struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -716,7 +753,7 @@ type OutcomeUnknown struct {
 
 func (x *OutcomeUnknown) Reset() {
 	*x = OutcomeUnknown{}
-	mi := &file_nova_v1_dataplane_proto_msgTypes[11]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -728,7 +765,7 @@ func (x *OutcomeUnknown) String() string {
 func (*OutcomeUnknown) ProtoMessage() {}
 
 func (x *OutcomeUnknown) ProtoReflect() protoreflect.Message {
-	mi := &file_nova_v1_dataplane_proto_msgTypes[11]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -741,7 +778,7 @@ func (x *OutcomeUnknown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutcomeUnknown.ProtoReflect.Descriptor instead.
 func (*OutcomeUnknown) Descriptor() ([]byte, []int) {
-	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{11}
+	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{12}
 }
 
 // OutOfRange is the detail of a read that begins beyond the tail, or before the first record that is kept.
@@ -755,7 +792,7 @@ type OutOfRange struct {
 
 func (x *OutOfRange) Reset() {
 	*x = OutOfRange{}
-	mi := &file_nova_v1_dataplane_proto_msgTypes[12]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -767,7 +804,7 @@ func (x *OutOfRange) String() string {
 func (*OutOfRange) ProtoMessage() {}
 
 func (x *OutOfRange) ProtoReflect() protoreflect.Message {
-	mi := &file_nova_v1_dataplane_proto_msgTypes[12]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -780,7 +817,7 @@ func (x *OutOfRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutOfRange.ProtoReflect.Descriptor instead.
 func (*OutOfRange) Descriptor() ([]byte, []int) {
-	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{12}
+	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *OutOfRange) GetFirst() *Position {
@@ -819,7 +856,7 @@ type ReadRequest struct {
 
 func (x *ReadRequest) Reset() {
 	*x = ReadRequest{}
-	mi := &file_nova_v1_dataplane_proto_msgTypes[13]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -831,7 +868,7 @@ func (x *ReadRequest) String() string {
 func (*ReadRequest) ProtoMessage() {}
 
 func (x *ReadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nova_v1_dataplane_proto_msgTypes[13]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -844,7 +881,7 @@ func (x *ReadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadRequest.ProtoReflect.Descriptor instead.
 func (*ReadRequest) Descriptor() ([]byte, []int) {
-	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{13}
+	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReadRequest) GetAddr() string {
@@ -945,7 +982,7 @@ type ReadResponse struct {
 
 func (x *ReadResponse) Reset() {
 	*x = ReadResponse{}
-	mi := &file_nova_v1_dataplane_proto_msgTypes[14]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -957,7 +994,7 @@ func (x *ReadResponse) String() string {
 func (*ReadResponse) ProtoMessage() {}
 
 func (x *ReadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_nova_v1_dataplane_proto_msgTypes[14]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -970,7 +1007,7 @@ func (x *ReadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadResponse.ProtoReflect.Descriptor instead.
 func (*ReadResponse) Descriptor() ([]byte, []int) {
-	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{14}
+	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReadResponse) GetRecords() []*SequencedRecord {
@@ -996,7 +1033,7 @@ type TailRequest struct {
 
 func (x *TailRequest) Reset() {
 	*x = TailRequest{}
-	mi := &file_nova_v1_dataplane_proto_msgTypes[15]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1008,7 +1045,7 @@ func (x *TailRequest) String() string {
 func (*TailRequest) ProtoMessage() {}
 
 func (x *TailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nova_v1_dataplane_proto_msgTypes[15]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1021,7 +1058,7 @@ func (x *TailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailRequest.ProtoReflect.Descriptor instead.
 func (*TailRequest) Descriptor() ([]byte, []int) {
-	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{15}
+	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TailRequest) GetAddr() string {
@@ -1040,7 +1077,7 @@ type TailResponse struct {
 
 func (x *TailResponse) Reset() {
 	*x = TailResponse{}
-	mi := &file_nova_v1_dataplane_proto_msgTypes[16]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1052,7 +1089,7 @@ func (x *TailResponse) String() string {
 func (*TailResponse) ProtoMessage() {}
 
 func (x *TailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_nova_v1_dataplane_proto_msgTypes[16]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1065,7 +1102,7 @@ func (x *TailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailResponse.ProtoReflect.Descriptor instead.
 func (*TailResponse) Descriptor() ([]byte, []int) {
-	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{16}
+	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TailResponse) GetTail() *Position {
@@ -1086,7 +1123,7 @@ type FenceRequest struct {
 
 func (x *FenceRequest) Reset() {
 	*x = FenceRequest{}
-	mi := &file_nova_v1_dataplane_proto_msgTypes[17]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1098,7 +1135,7 @@ func (x *FenceRequest) String() string {
 func (*FenceRequest) ProtoMessage() {}
 
 func (x *FenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nova_v1_dataplane_proto_msgTypes[17]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1111,7 +1148,7 @@ func (x *FenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceRequest.ProtoReflect.Descriptor instead.
 func (*FenceRequest) Descriptor() ([]byte, []int) {
-	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{17}
+	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FenceRequest) GetAddr() string {
@@ -1138,7 +1175,7 @@ type FenceResponse struct {
 
 func (x *FenceResponse) Reset() {
 	*x = FenceResponse{}
-	mi := &file_nova_v1_dataplane_proto_msgTypes[18]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1150,7 +1187,7 @@ func (x *FenceResponse) String() string {
 func (*FenceResponse) ProtoMessage() {}
 
 func (x *FenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_nova_v1_dataplane_proto_msgTypes[18]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1163,7 +1200,7 @@ func (x *FenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceResponse.ProtoReflect.Descriptor instead.
 func (*FenceResponse) Descriptor() ([]byte, []int) {
-	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{18}
+	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FenceResponse) GetTail() *Position {
@@ -1182,7 +1219,7 @@ type FencingTokenRequest struct {
 
 func (x *FencingTokenRequest) Reset() {
 	*x = FencingTokenRequest{}
-	mi := &file_nova_v1_dataplane_proto_msgTypes[19]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1194,7 +1231,7 @@ func (x *FencingTokenRequest) String() string {
 func (*FencingTokenRequest) ProtoMessage() {}
 
 func (x *FencingTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nova_v1_dataplane_proto_msgTypes[19]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1207,7 +1244,7 @@ func (x *FencingTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FencingTokenRequest.ProtoReflect.Descriptor instead.
 func (*FencingTokenRequest) Descriptor() ([]byte, []int) {
-	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{19}
+	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FencingTokenRequest) GetAddr() string {
@@ -1226,7 +1263,7 @@ type FencingTokenResponse struct {
 
 func (x *FencingTokenResponse) Reset() {
 	*x = FencingTokenResponse{}
-	mi := &file_nova_v1_dataplane_proto_msgTypes[20]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1238,7 +1275,7 @@ func (x *FencingTokenResponse) String() string {
 func (*FencingTokenResponse) ProtoMessage() {}
 
 func (x *FencingTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_nova_v1_dataplane_proto_msgTypes[20]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1251,7 +1288,7 @@ func (x *FencingTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FencingTokenResponse.ProtoReflect.Descriptor instead.
 func (*FencingTokenResponse) Descriptor() ([]byte, []int) {
-	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{20}
+	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *FencingTokenResponse) GetFencingToken() string {
@@ -1272,7 +1309,7 @@ type TrimRequest struct {
 
 func (x *TrimRequest) Reset() {
 	*x = TrimRequest{}
-	mi := &file_nova_v1_dataplane_proto_msgTypes[21]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1284,7 +1321,7 @@ func (x *TrimRequest) String() string {
 func (*TrimRequest) ProtoMessage() {}
 
 func (x *TrimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nova_v1_dataplane_proto_msgTypes[21]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1297,7 +1334,7 @@ func (x *TrimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimRequest.ProtoReflect.Descriptor instead.
 func (*TrimRequest) Descriptor() ([]byte, []int) {
-	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{21}
+	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TrimRequest) GetAddr() string {
@@ -1324,7 +1361,7 @@ type TrimResponse struct {
 
 func (x *TrimResponse) Reset() {
 	*x = TrimResponse{}
-	mi := &file_nova_v1_dataplane_proto_msgTypes[22]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1336,7 +1373,7 @@ func (x *TrimResponse) String() string {
 func (*TrimResponse) ProtoMessage() {}
 
 func (x *TrimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_nova_v1_dataplane_proto_msgTypes[22]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1349,7 +1386,7 @@ func (x *TrimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimResponse.ProtoReflect.Descriptor instead.
 func (*TrimResponse) Descriptor() ([]byte, []int) {
-	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{22}
+	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TrimResponse) GetFirst() *Position {
@@ -1371,7 +1408,7 @@ type Retention struct {
 
 func (x *Retention) Reset() {
 	*x = Retention{}
-	mi := &file_nova_v1_dataplane_proto_msgTypes[23]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1383,7 +1420,7 @@ func (x *Retention) String() string {
 func (*Retention) ProtoMessage() {}
 
 func (x *Retention) ProtoReflect() protoreflect.Message {
-	mi := &file_nova_v1_dataplane_proto_msgTypes[23]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1396,7 +1433,7 @@ func (x *Retention) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retention.ProtoReflect.Descriptor instead.
 func (*Retention) Descriptor() ([]byte, []int) {
-	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{23}
+	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Retention) GetMaxAge() *durationpb.Duration {
@@ -1433,7 +1470,7 @@ type CreateStreamRequest struct {
 
 func (x *CreateStreamRequest) Reset() {
 	*x = CreateStreamRequest{}
-	mi := &file_nova_v1_dataplane_proto_msgTypes[24]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1445,7 +1482,7 @@ func (x *CreateStreamRequest) String() string {
 func (*CreateStreamRequest) ProtoMessage() {}
 
 func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nova_v1_dataplane_proto_msgTypes[24]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1458,7 +1495,7 @@ func (x *CreateStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamRequest.ProtoReflect.Descriptor instead.
 func (*CreateStreamRequest) Descriptor() ([]byte, []int) {
-	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{24}
+	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CreateStreamRequest) GetAddr() string {
@@ -1497,7 +1534,7 @@ type CreateStreamResponse struct {
 
 func (x *CreateStreamResponse) Reset() {
 	*x = CreateStreamResponse{}
-	mi := &file_nova_v1_dataplane_proto_msgTypes[25]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1509,7 +1546,7 @@ func (x *CreateStreamResponse) String() string {
 func (*CreateStreamResponse) ProtoMessage() {}
 
 func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_nova_v1_dataplane_proto_msgTypes[25]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1522,7 +1559,7 @@ func (x *CreateStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateStreamResponse.ProtoReflect.Descriptor instead.
 func (*CreateStreamResponse) Descriptor() ([]byte, []int) {
-	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{25}
+	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{26}
 }
 
 type ListStreamsRequest struct {
@@ -1535,7 +1572,7 @@ type ListStreamsRequest struct {
 
 func (x *ListStreamsRequest) Reset() {
 	*x = ListStreamsRequest{}
-	mi := &file_nova_v1_dataplane_proto_msgTypes[26]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1547,7 +1584,7 @@ func (x *ListStreamsRequest) String() string {
 func (*ListStreamsRequest) ProtoMessage() {}
 
 func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nova_v1_dataplane_proto_msgTypes[26]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1560,7 +1597,7 @@ func (x *ListStreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsRequest.ProtoReflect.Descriptor instead.
 func (*ListStreamsRequest) Descriptor() ([]byte, []int) {
-	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{26}
+	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListStreamsRequest) GetNamespace() string {
@@ -1579,7 +1616,7 @@ type ListStreamsResponse struct {
 
 func (x *ListStreamsResponse) Reset() {
 	*x = ListStreamsResponse{}
-	mi := &file_nova_v1_dataplane_proto_msgTypes[27]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1591,7 +1628,7 @@ func (x *ListStreamsResponse) String() string {
 func (*ListStreamsResponse) ProtoMessage() {}
 
 func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_nova_v1_dataplane_proto_msgTypes[27]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1604,7 +1641,7 @@ func (x *ListStreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStreamsResponse.ProtoReflect.Descriptor instead.
 func (*ListStreamsResponse) Descriptor() ([]byte, []int) {
-	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{27}
+	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListStreamsResponse) GetStreams() []*Stream {
@@ -1629,7 +1666,7 @@ type Stream struct {
 
 func (x *Stream) Reset() {
 	*x = Stream{}
-	mi := &file_nova_v1_dataplane_proto_msgTypes[28]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1641,7 +1678,7 @@ func (x *Stream) String() string {
 func (*Stream) ProtoMessage() {}
 
 func (x *Stream) ProtoReflect() protoreflect.Message {
-	mi := &file_nova_v1_dataplane_proto_msgTypes[28]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1654,7 +1691,7 @@ func (x *Stream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stream.ProtoReflect.Descriptor instead.
 func (*Stream) Descriptor() ([]byte, []int) {
-	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{28}
+	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Stream) GetAddr() string {
@@ -1708,7 +1745,7 @@ type DescribeStreamRequest struct {
 
 func (x *DescribeStreamRequest) Reset() {
 	*x = DescribeStreamRequest{}
-	mi := &file_nova_v1_dataplane_proto_msgTypes[29]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1720,7 +1757,7 @@ func (x *DescribeStreamRequest) String() string {
 func (*DescribeStreamRequest) ProtoMessage() {}
 
 func (x *DescribeStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nova_v1_dataplane_proto_msgTypes[29]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1733,7 +1770,7 @@ func (x *DescribeStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeStreamRequest.ProtoReflect.Descriptor instead.
 func (*DescribeStreamRequest) Descriptor() ([]byte, []int) {
-	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{29}
+	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DescribeStreamRequest) GetAddr() string {
@@ -1758,7 +1795,7 @@ type DescribeStreamResponse struct {
 
 func (x *DescribeStreamResponse) Reset() {
 	*x = DescribeStreamResponse{}
-	mi := &file_nova_v1_dataplane_proto_msgTypes[30]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1770,7 +1807,7 @@ func (x *DescribeStreamResponse) String() string {
 func (*DescribeStreamResponse) ProtoMessage() {}
 
 func (x *DescribeStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_nova_v1_dataplane_proto_msgTypes[30]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1783,7 +1820,7 @@ func (x *DescribeStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeStreamResponse.ProtoReflect.Descriptor instead.
 func (*DescribeStreamResponse) Descriptor() ([]byte, []int) {
-	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{30}
+	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DescribeStreamResponse) GetStream() *Stream {
@@ -1830,7 +1867,7 @@ type DeleteStreamRequest struct {
 
 func (x *DeleteStreamRequest) Reset() {
 	*x = DeleteStreamRequest{}
-	mi := &file_nova_v1_dataplane_proto_msgTypes[31]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1842,7 +1879,7 @@ func (x *DeleteStreamRequest) String() string {
 func (*DeleteStreamRequest) ProtoMessage() {}
 
 func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nova_v1_dataplane_proto_msgTypes[31]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1855,7 +1892,7 @@ func (x *DeleteStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamRequest.ProtoReflect.Descriptor instead.
 func (*DeleteStreamRequest) Descriptor() ([]byte, []int) {
-	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{31}
+	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DeleteStreamRequest) GetAddr() string {
@@ -1873,7 +1910,7 @@ type DeleteStreamResponse struct {
 
 func (x *DeleteStreamResponse) Reset() {
 	*x = DeleteStreamResponse{}
-	mi := &file_nova_v1_dataplane_proto_msgTypes[32]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1885,7 +1922,7 @@ func (x *DeleteStreamResponse) String() string {
 func (*DeleteStreamResponse) ProtoMessage() {}
 
 func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_nova_v1_dataplane_proto_msgTypes[32]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1898,7 +1935,7 @@ func (x *DeleteStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteStreamResponse.ProtoReflect.Descriptor instead.
 func (*DeleteStreamResponse) Descriptor() ([]byte, []int) {
-	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{32}
+	return file_nova_v1_dataplane_proto_rawDescGZIP(), []int{33}
 }
 
 // Open is the first message.
@@ -1912,7 +1949,7 @@ type AppendSessionRequest_Open struct {
 
 func (x *AppendSessionRequest_Open) Reset() {
 	*x = AppendSessionRequest_Open{}
-	mi := &file_nova_v1_dataplane_proto_msgTypes[33]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1924,7 +1961,7 @@ func (x *AppendSessionRequest_Open) String() string {
 func (*AppendSessionRequest_Open) ProtoMessage() {}
 
 func (x *AppendSessionRequest_Open) ProtoReflect() protoreflect.Message {
-	mi := &file_nova_v1_dataplane_proto_msgTypes[33]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1963,7 +2000,7 @@ type AppendSessionResponse_Opened struct {
 
 func (x *AppendSessionResponse_Opened) Reset() {
 	*x = AppendSessionResponse_Opened{}
-	mi := &file_nova_v1_dataplane_proto_msgTypes[34]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1975,7 +2012,7 @@ func (x *AppendSessionResponse_Opened) String() string {
 func (*AppendSessionResponse_Opened) ProtoMessage() {}
 
 func (x *AppendSessionResponse_Opened) ProtoReflect() protoreflect.Message {
-	mi := &file_nova_v1_dataplane_proto_msgTypes[34]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2009,7 +2046,7 @@ type AppendSessionResponse_Ack struct {
 
 func (x *AppendSessionResponse_Ack) Reset() {
 	*x = AppendSessionResponse_Ack{}
-	mi := &file_nova_v1_dataplane_proto_msgTypes[35]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2021,7 +2058,7 @@ func (x *AppendSessionResponse_Ack) String() string {
 func (*AppendSessionResponse_Ack) ProtoMessage() {}
 
 func (x *AppendSessionResponse_Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_nova_v1_dataplane_proto_msgTypes[35]
+	mi := &file_nova_v1_dataplane_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,6 +2148,7 @@ const file_nova_v1_dataplane_proto_rawDesc = "" +
 	"\x04tail\x18\x01 \x01(\v2\x11.nova.v1.PositionR\x04tail\"4\n" +
 	"\x14FencingTokenMismatch\x12\x1c\n" +
 	"\tinstalled\x18\x01 \x01(\tR\tinstalled\"\x10\n" +
+	"\x0eNothingWritten\"\x10\n" +
 	"\x0eOutcomeUnknown\"\\\n" +
 	"\n" +
 	"OutOfRange\x12'\n" +
@@ -2205,7 +2243,7 @@ func file_nova_v1_dataplane_proto_rawDescGZIP() []byte {
 	return file_nova_v1_dataplane_proto_rawDescData
 }
 
-var file_nova_v1_dataplane_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_nova_v1_dataplane_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_nova_v1_dataplane_proto_goTypes = []any{
 	(*Position)(nil),                     // 0: nova.v1.Position
 	(*Header)(nil),                       // 1: nova.v1.Header
@@ -2218,33 +2256,34 @@ var file_nova_v1_dataplane_proto_goTypes = []any{
 	(*AppendSessionResponse)(nil),        // 8: nova.v1.AppendSessionResponse
 	(*SequenceMismatch)(nil),             // 9: nova.v1.SequenceMismatch
 	(*FencingTokenMismatch)(nil),         // 10: nova.v1.FencingTokenMismatch
-	(*OutcomeUnknown)(nil),               // 11: nova.v1.OutcomeUnknown
-	(*OutOfRange)(nil),                   // 12: nova.v1.OutOfRange
-	(*ReadRequest)(nil),                  // 13: nova.v1.ReadRequest
-	(*ReadResponse)(nil),                 // 14: nova.v1.ReadResponse
-	(*TailRequest)(nil),                  // 15: nova.v1.TailRequest
-	(*TailResponse)(nil),                 // 16: nova.v1.TailResponse
-	(*FenceRequest)(nil),                 // 17: nova.v1.FenceRequest
-	(*FenceResponse)(nil),                // 18: nova.v1.FenceResponse
-	(*FencingTokenRequest)(nil),          // 19: nova.v1.FencingTokenRequest
-	(*FencingTokenResponse)(nil),         // 20: nova.v1.FencingTokenResponse
-	(*TrimRequest)(nil),                  // 21: nova.v1.TrimRequest
-	(*TrimResponse)(nil),                 // 22: nova.v1.TrimResponse
-	(*Retention)(nil),                    // 23: nova.v1.Retention
-	(*CreateStreamRequest)(nil),          // 24: nova.v1.CreateStreamRequest
-	(*CreateStreamResponse)(nil),         // 25: nova.v1.CreateStreamResponse
-	(*ListStreamsRequest)(nil),           // 26: nova.v1.ListStreamsRequest
-	(*ListStreamsResponse)(nil),          // 27: nova.v1.ListStreamsResponse
-	(*Stream)(nil),                       // 28: nova.v1.Stream
-	(*DescribeStreamRequest)(nil),        // 29: nova.v1.DescribeStreamRequest
-	(*DescribeStreamResponse)(nil),       // 30: nova.v1.DescribeStreamResponse
-	(*DeleteStreamRequest)(nil),          // 31: nova.v1.DeleteStreamRequest
-	(*DeleteStreamResponse)(nil),         // 32: nova.v1.DeleteStreamResponse
-	(*AppendSessionRequest_Open)(nil),    // 33: nova.v1.AppendSessionRequest.Open
-	(*AppendSessionResponse_Opened)(nil), // 34: nova.v1.AppendSessionResponse.Opened
-	(*AppendSessionResponse_Ack)(nil),    // 35: nova.v1.AppendSessionResponse.Ack
-	(*durationpb.Duration)(nil),          // 36: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),        // 37: google.protobuf.Timestamp
+	(*NothingWritten)(nil),               // 11: nova.v1.NothingWritten
+	(*OutcomeUnknown)(nil),               // 12: nova.v1.OutcomeUnknown
+	(*OutOfRange)(nil),                   // 13: nova.v1.OutOfRange
+	(*ReadRequest)(nil),                  // 14: nova.v1.ReadRequest
+	(*ReadResponse)(nil),                 // 15: nova.v1.ReadResponse
+	(*TailRequest)(nil),                  // 16: nova.v1.TailRequest
+	(*TailResponse)(nil),                 // 17: nova.v1.TailResponse
+	(*FenceRequest)(nil),                 // 18: nova.v1.FenceRequest
+	(*FenceResponse)(nil),                // 19: nova.v1.FenceResponse
+	(*FencingTokenRequest)(nil),          // 20: nova.v1.FencingTokenRequest
+	(*FencingTokenResponse)(nil),         // 21: nova.v1.FencingTokenResponse
+	(*TrimRequest)(nil),                  // 22: nova.v1.TrimRequest
+	(*TrimResponse)(nil),                 // 23: nova.v1.TrimResponse
+	(*Retention)(nil),                    // 24: nova.v1.Retention
+	(*CreateStreamRequest)(nil),          // 25: nova.v1.CreateStreamRequest
+	(*CreateStreamResponse)(nil),         // 26: nova.v1.CreateStreamResponse
+	(*ListStreamsRequest)(nil),           // 27: nova.v1.ListStreamsRequest
+	(*ListStreamsResponse)(nil),          // 28: nova.v1.ListStreamsResponse
+	(*Stream)(nil),                       // 29: nova.v1.Stream
+	(*DescribeStreamRequest)(nil),        // 30: nova.v1.DescribeStreamRequest
+	(*DescribeStreamResponse)(nil),       // 31: nova.v1.DescribeStreamResponse
+	(*DeleteStreamRequest)(nil),          // 32: nova.v1.DeleteStreamRequest
+	(*DeleteStreamResponse)(nil),         // 33: nova.v1.DeleteStreamResponse
+	(*AppendSessionRequest_Open)(nil),    // 34: nova.v1.AppendSessionRequest.Open
+	(*AppendSessionResponse_Opened)(nil), // 35: nova.v1.AppendSessionResponse.Opened
+	(*AppendSessionResponse_Ack)(nil),    // 36: nova.v1.AppendSessionResponse.Ack
+	(*durationpb.Duration)(nil),          // 37: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),        // 38: google.protobuf.Timestamp
 }
 var file_nova_v1_dataplane_proto_depIdxs = []int32{
 	1,  // 0: nova.v1.Record.headers:type_name -> nova.v1.Header
@@ -2254,10 +2293,10 @@ var file_nova_v1_dataplane_proto_depIdxs = []int32{
 	0,  // 4: nova.v1.AppendResponse.start:type_name -> nova.v1.Position
 	0,  // 5: nova.v1.AppendResponse.end:type_name -> nova.v1.Position
 	0,  // 6: nova.v1.AppendResponse.tail:type_name -> nova.v1.Position
-	33, // 7: nova.v1.AppendSessionRequest.open:type_name -> nova.v1.AppendSessionRequest.Open
+	34, // 7: nova.v1.AppendSessionRequest.open:type_name -> nova.v1.AppendSessionRequest.Open
 	4,  // 8: nova.v1.AppendSessionRequest.batch:type_name -> nova.v1.Batch
-	34, // 9: nova.v1.AppendSessionResponse.opened:type_name -> nova.v1.AppendSessionResponse.Opened
-	35, // 10: nova.v1.AppendSessionResponse.ack:type_name -> nova.v1.AppendSessionResponse.Ack
+	35, // 9: nova.v1.AppendSessionResponse.opened:type_name -> nova.v1.AppendSessionResponse.Opened
+	36, // 10: nova.v1.AppendSessionResponse.ack:type_name -> nova.v1.AppendSessionResponse.Ack
 	9,  // 11: nova.v1.AppendSessionResponse.miss:type_name -> nova.v1.SequenceMismatch
 	0,  // 12: nova.v1.SequenceMismatch.tail:type_name -> nova.v1.Position
 	0,  // 13: nova.v1.OutOfRange.first:type_name -> nova.v1.Position
@@ -2267,12 +2306,12 @@ var file_nova_v1_dataplane_proto_depIdxs = []int32{
 	0,  // 17: nova.v1.TailResponse.tail:type_name -> nova.v1.Position
 	0,  // 18: nova.v1.FenceResponse.tail:type_name -> nova.v1.Position
 	0,  // 19: nova.v1.TrimResponse.first:type_name -> nova.v1.Position
-	36, // 20: nova.v1.Retention.max_age:type_name -> google.protobuf.Duration
-	23, // 21: nova.v1.CreateStreamRequest.retention:type_name -> nova.v1.Retention
-	28, // 22: nova.v1.ListStreamsResponse.streams:type_name -> nova.v1.Stream
-	37, // 23: nova.v1.Stream.created:type_name -> google.protobuf.Timestamp
-	23, // 24: nova.v1.Stream.retention:type_name -> nova.v1.Retention
-	28, // 25: nova.v1.DescribeStreamResponse.stream:type_name -> nova.v1.Stream
+	37, // 20: nova.v1.Retention.max_age:type_name -> google.protobuf.Duration
+	24, // 21: nova.v1.CreateStreamRequest.retention:type_name -> nova.v1.Retention
+	29, // 22: nova.v1.ListStreamsResponse.streams:type_name -> nova.v1.Stream
+	38, // 23: nova.v1.Stream.created:type_name -> google.protobuf.Timestamp
+	24, // 24: nova.v1.Stream.retention:type_name -> nova.v1.Retention
+	29, // 25: nova.v1.DescribeStreamResponse.stream:type_name -> nova.v1.Stream
 	0,  // 26: nova.v1.DescribeStreamResponse.first:type_name -> nova.v1.Position
 	0,  // 27: nova.v1.DescribeStreamResponse.tail:type_name -> nova.v1.Position
 	0,  // 28: nova.v1.AppendSessionResponse.Opened.tail:type_name -> nova.v1.Position
@@ -2281,26 +2320,26 @@ var file_nova_v1_dataplane_proto_depIdxs = []int32{
 	0,  // 31: nova.v1.AppendSessionResponse.Ack.tail:type_name -> nova.v1.Position
 	5,  // 32: nova.v1.DataPlaneService.Append:input_type -> nova.v1.AppendRequest
 	7,  // 33: nova.v1.DataPlaneService.AppendSession:input_type -> nova.v1.AppendSessionRequest
-	13, // 34: nova.v1.DataPlaneService.Read:input_type -> nova.v1.ReadRequest
-	15, // 35: nova.v1.DataPlaneService.Tail:input_type -> nova.v1.TailRequest
-	17, // 36: nova.v1.DataPlaneService.Fence:input_type -> nova.v1.FenceRequest
-	19, // 37: nova.v1.DataPlaneService.FencingToken:input_type -> nova.v1.FencingTokenRequest
-	21, // 38: nova.v1.DataPlaneService.Trim:input_type -> nova.v1.TrimRequest
-	24, // 39: nova.v1.DataPlaneService.CreateStream:input_type -> nova.v1.CreateStreamRequest
-	26, // 40: nova.v1.DataPlaneService.ListStreams:input_type -> nova.v1.ListStreamsRequest
-	29, // 41: nova.v1.DataPlaneService.DescribeStream:input_type -> nova.v1.DescribeStreamRequest
-	31, // 42: nova.v1.DataPlaneService.DeleteStream:input_type -> nova.v1.DeleteStreamRequest
+	14, // 34: nova.v1.DataPlaneService.Read:input_type -> nova.v1.ReadRequest
+	16, // 35: nova.v1.DataPlaneService.Tail:input_type -> nova.v1.TailRequest
+	18, // 36: nova.v1.DataPlaneService.Fence:input_type -> nova.v1.FenceRequest
+	20, // 37: nova.v1.DataPlaneService.FencingToken:input_type -> nova.v1.FencingTokenRequest
+	22, // 38: nova.v1.DataPlaneService.Trim:input_type -> nova.v1.TrimRequest
+	25, // 39: nova.v1.DataPlaneService.CreateStream:input_type -> nova.v1.CreateStreamRequest
+	27, // 40: nova.v1.DataPlaneService.ListStreams:input_type -> nova.v1.ListStreamsRequest
+	30, // 41: nova.v1.DataPlaneService.DescribeStream:input_type -> nova.v1.DescribeStreamRequest
+	32, // 42: nova.v1.DataPlaneService.DeleteStream:input_type -> nova.v1.DeleteStreamRequest
 	6,  // 43: nova.v1.DataPlaneService.Append:output_type -> nova.v1.AppendResponse
 	8,  // 44: nova.v1.DataPlaneService.AppendSession:output_type -> nova.v1.AppendSessionResponse
-	14, // 45: nova.v1.DataPlaneService.Read:output_type -> nova.v1.ReadResponse
-	16, // 46: nova.v1.DataPlaneService.Tail:output_type -> nova.v1.TailResponse
-	18, // 47: nova.v1.DataPlaneService.Fence:output_type -> nova.v1.FenceResponse
-	20, // 48: nova.v1.DataPlaneService.FencingToken:output_type -> nova.v1.FencingTokenResponse
-	22, // 49: nova.v1.DataPlaneService.Trim:output_type -> nova.v1.TrimResponse
-	25, // 50: nova.v1.DataPlaneService.CreateStream:output_type -> nova.v1.CreateStreamResponse
-	27, // 51: nova.v1.DataPlaneService.ListStreams:output_type -> nova.v1.ListStreamsResponse
-	30, // 52: nova.v1.DataPlaneService.DescribeStream:output_type -> nova.v1.DescribeStreamResponse
-	32, // 53: nova.v1.DataPlaneService.DeleteStream:output_type -> nova.v1.DeleteStreamResponse
+	15, // 45: nova.v1.DataPlaneService.Read:output_type -> nova.v1.ReadResponse
+	17, // 46: nova.v1.DataPlaneService.Tail:output_type -> nova.v1.TailResponse
+	19, // 47: nova.v1.DataPlaneService.Fence:output_type -> nova.v1.FenceResponse
+	21, // 48: nova.v1.DataPlaneService.FencingToken:output_type -> nova.v1.FencingTokenResponse
+	23, // 49: nova.v1.DataPlaneService.Trim:output_type -> nova.v1.TrimResponse
+	26, // 50: nova.v1.DataPlaneService.CreateStream:output_type -> nova.v1.CreateStreamResponse
+	28, // 51: nova.v1.DataPlaneService.ListStreams:output_type -> nova.v1.ListStreamsResponse
+	31, // 52: nova.v1.DataPlaneService.DescribeStream:output_type -> nova.v1.DescribeStreamResponse
+	33, // 53: nova.v1.DataPlaneService.DeleteStream:output_type -> nova.v1.DeleteStreamResponse
 	43, // [43:54] is the sub-list for method output_type
 	32, // [32:43] is the sub-list for method input_type
 	32, // [32:32] is the sub-list for extension type_name
@@ -2323,7 +2362,7 @@ func file_nova_v1_dataplane_proto_init() {
 		(*AppendSessionResponse_Ack_)(nil),
 		(*AppendSessionResponse_Miss)(nil),
 	}
-	file_nova_v1_dataplane_proto_msgTypes[13].OneofWrappers = []any{
+	file_nova_v1_dataplane_proto_msgTypes[14].OneofWrappers = []any{
 		(*ReadRequest_SeqNum)(nil),
 		(*ReadRequest_TailOffset)(nil),
 		(*ReadRequest_Timestamp)(nil),
@@ -2334,7 +2373,7 @@ func file_nova_v1_dataplane_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_nova_v1_dataplane_proto_rawDesc), len(file_nova_v1_dataplane_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   36,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,269 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"connectrpc.com/connect"
+
+	novav1 "github.com/typedfold/fold/gen/go/nova/v1"
+)
+
+// connection is one session with a server.
+type connection struct {
+	stream *connect.BidiStreamForClient[novav1.AppendSessionRequest, novav1.AppendSessionResponse]
+	cancel context.CancelFunc
+}
+
+func (c *connection) close() {
+	c.cancel()
+	_ = c.stream.CloseRequest() // the stream is over
+	_ = c.stream.CloseResponse()
+}
+
+// open opens a session; ctx bounds only that.
+func (p *Producer) open(ctx context.Context) (*connection, error) {
+	session, cancel := context.WithCancel(p.ctx)
+	stop := context.AfterFunc(ctx, cancel)
+	timer := time.AfterFunc(p.c.o.timeout, cancel)
+	c := &connection{stream: p.c.rpc.AppendSession(session), cancel: cancel}
+	err := c.stream.Send(&novav1.AppendSessionRequest{Message: &novav1.AppendSessionRequest_Open_{
+		Open: &novav1.AppendSessionRequest_Open{Addr: p.addr, FencingToken: p.o.token},
+	}})
+	var first *novav1.AppendSessionResponse
+	if err == nil || errors.Is(err, io.EOF) { // EOF: Receive has the error
+		first, err = c.stream.Receive()
+	}
+	if err == nil && first.GetOpened() == nil {
+		err = errors.New("the server's first answer opens no session")
+	}
+	if !stop() || !timer.Stop() {
+		err = cmp.Or(ctx.Err(), error(context.DeadlineExceeded))
+	}
+	if err != nil {
+		c.close()
+		return nil, openError(err)
+	}
+	return c, nil
+}
+
+// openError is what a failed opening means: nothing was written by it.
+func openError(err error) error {
+	t, ok := tellOf(err)
+	switch {
+	case ok && t.installed != nil:
+		return &FenceError{Installed: *t.installed}
+	case ok && connect.IsWireError(err):
+		if refused := refusal(t); refused != nil {
+			return refused
+		}
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
+
+// permanent reports whether reconnecting is of no use.
+func permanent(err error) bool {
+	var server *ServerError
+	var bad *InvalidError
+	switch {
+	case errors.Is(err, ErrFencedOut), errors.Is(err, ErrNotFound), errors.As(err, &bad):
+		return true
+	case errors.As(err, &server):
+		return server.Code != connect.CodeResourceExhausted.String()
+	}
+	return false
+}
+
+// run sends and receives until the producer ends, over one connection after another.
+func (p *Producer) run(c *connection) {
+	defer close(p.ended)
+	for attempt := 0; ; {
+		err := p.serve(c)
+		c.close()
+		if p.ctx.Err() != nil {
+			p.end(context.Cause(p.ctx))
+			return
+		}
+		if err = p.lost(err); err != nil {
+			p.end(err)
+			return
+		}
+		for c = nil; c == nil; attempt++ {
+			if !p.pause(attempt) {
+				p.end(context.Cause(p.ctx))
+				return
+			}
+			if c, err = p.open(p.ctx); err != nil && permanent(err) {
+				p.end(err)
+				return
+			}
+		}
+		attempt = 0
+	}
+}
+
+// pause waits before the next attempt to connect; false when the producer ends.
+func (p *Producer) pause(attempt int) bool {
+	d := min(10*time.Millisecond<<min(attempt, 12), p.o.maxPause)
+	t := time.NewTimer(d/2 + rand.N(d/2+1))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-p.ctx.Done():
+		return false
+	}
+}
+
+// lost is called when a connection has ended. What was sent on it has to be sent again. The result is why the producer
+// ends, if it does.
+func (p *Producer) lost(err error) error {
+	t, told := tellOf(err)
+	if told && connect.IsWireError(err) && t.err == connect.CodeInvalidArgument {
+		p.mu.Lock()
+		var resent bool
+		if len(p.flying) > 0 {
+			resent = p.flying[0].tried
+		}
+		p.mu.Unlock()
+		p.settled(nil, writeError(err, resent)) // it is the first that had no answer; the others go on
+	}
+	p.mu.Lock()
+	for _, b := range p.flying {
+		b.tried = true
+	}
+	p.queue = append(p.flying, p.queue...)
+	p.flying = nil
+	p.mu.Unlock()
+	if err = openError(err); permanent(err) && !errors.As(err, new(*InvalidError)) {
+		return err
+	}
+	return nil
+}
+
+// end fails all that is left. What was never sent was not written; what was sent may have been.
+func (p *Producer) end(err error) {
+	p.mu.Lock()
+	var fenced *FenceError
+	switch {
+	case errors.As(err, &fenced):
+		p.err = &FenceError{Installed: fenced.Installed}
+	case errors.Is(err, errClosed):
+		p.err = fmt.Errorf("%w: %w", ErrUnavailable, errClosed)
+	default:
+		p.err = err
+	}
+	left := append(p.flying, p.queue...)
+	sent := len(p.flying)
+	p.flying, p.queue = nil, nil
+	p.finishIdle()
+	p.mu.Unlock()
+	p.cancel(err)
+	for i, b := range left {
+		tried := b.tried || i < sent
+		switch {
+		case fenced != nil:
+			p.give(b, nil, &FenceError{Installed: fenced.Installed, Resent: b.tried})
+		case tried:
+			p.give(b, nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err))
+		default:
+			p.give(b, nil, p.err)
+		}
+	}
+}
+
+// serve sends what is staged and takes answers, until the connection ends.
+func (p *Producer) serve(c *connection) error {
+	over := make(chan struct{})
+	var received error
+	go func() {
+		defer close(over)
+		received = p.receive(c)
+	}()
+	sent := p.send(c, over)
+	c.cancel()
+	<-over
+	if errors.Is(sent, io.EOF) { // the receiver knows why
+		return received
+	}
+	return sent
+}
+
+// receive gives out answers.
+func (p *Producer) receive(c *connection) error {
+	for {
+		m, err := c.stream.Receive()
+		if err != nil {
+			c.cancel()
+			return err
+		}
+		switch m := m.GetMessage().(type) {
+		case *novav1.AppendSessionResponse_Ack_:
+			r := &AppendResult{Start: tailOf(m.Ack.GetStart()), End: tailOf(m.Ack.GetEnd()), Tail: tailOf(m.Ack.GetTail())}
+			if !p.settled(r, nil) {
+				return errors.New("the server answers more batches than it was sent")
+			}
+		case *novav1.AppendSessionResponse_Miss:
+			p.mu.Lock()
+			resent := len(p.flying) > 0 && p.flying[0].tried
+			p.mu.Unlock()
+			if !p.settled(nil, &SequenceError{Tail: tailOf(m.Miss.GetTail()), Resent: resent}) {
+				return errors.New("the server answers more batches than it was sent")
+			}
+		default:
+			return fmt.Errorf("unknown answer %T", m)
+		}
+	}
+}
+
+// send sends batches in order as they come due. It returns when the connection or the producer ends; io.EOF when the
+// receiver knows why.
+func (p *Producer) send(c *connection, over <-chan struct{}) error {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		b, wait := p.next()
+		if b == nil {
+			timer.Reset(wait)
+			select {
+			case <-p.wake:
+			case <-timer.C:
+			case <-over:
+				return io.EOF
+			case <-p.ctx.Done():
+				return p.ctx.Err()
+			}
+			continue
+		}
+		err := c.stream.Send(&novav1.AppendSessionRequest{Message: &novav1.AppendSessionRequest_Batch{
+			Batch: &novav1.Batch{Records: wireRecords(b.records), MatchSeqNum: b.match},
+		}})
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// next takes the first batch that is due into flight; without one, it says how long to wait for it.
+func (p *Producer) next() (*batch, time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.queue) == 0 || len(p.flying) >= maxUnanswered {
+		return nil, time.Hour
+	}
+	b := p.queue[0]
+	if !b.due.IsZero() {
+		if wait := time.Until(b.due); wait > 0 && !p.closing {
+			return nil, wait
+		}
+	}
+	p.queue[0] = nil
+	p.queue = p.queue[1:]
+	p.flying = append(p.flying, b)
+	return b, 0
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 
 	"github.com/typedfold/fold/internal/nova"
 	"github.com/typedfold/fold/internal/nova/frame"
@@ -18,6 +19,7 @@ import (
 // Keys of a stream's metadata in JetStream.
 const (
 	metaControls = "nova.controls"
+	metaCreation = "nova.creation" // unlike any other: JetStream takes a second creation that says the same for none
 	metaMaxAge   = "nova.max_age"
 	metaMaxBytes = "nova.max_bytes"
 	metaMaxCount = "nova.max_records"
@@ -111,7 +113,7 @@ func Create(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, a nova.A
 }
 
 func (c Config) metadata() map[string]string {
-	m := map[string]string{metaControls: strconv.Itoa(c.controls())}
+	m := map[string]string{metaControls: strconv.Itoa(c.controls()), metaCreation: nuid.Next()}
 	if c.Retention.MaxAge > 0 {
 		m[metaMaxAge] = c.Retention.MaxAge.String()
 	}

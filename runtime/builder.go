@@ -160,6 +160,11 @@ func (b *Builder) prepare(ctx context.Context, f *Fold) error {
 		if err := c.load(b.store); err != nil {
 			return err
 		}
+		if w := t.base().entries; w != nil {
+			if err := w.begin(b.store); err != nil {
+				return err
+			}
+		}
 		if err := t.load(ctx, b.store); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	indexedv1 "github.com/typedfold/fold/internal/foldtest/gen/indexed/v1"
@@ -611,4 +612,80 @@ func TestIndexReadAllocations(t *testing.T) {
 			t.Logf("a unique lookup has %v allocations", n)
 		})
 	}
+}
+
+// TestNewKeysAreNeverOldOnes: a key that was added is not new, in whichever part of the filter it is, and few that were
+// not are taken for old ones.
+func TestNewKeysAreNeverOldOnes(t *testing.T) {
+	k := fold.MakeNewKeys()
+	if !k.IsNew("") || !k.Add("") || k.IsNew("") {
+		t.Error("the empty key")
+	}
+	const n = fold.NewKeysBlock + 1000
+	for i := range n {
+		if !k.Add(fmt.Sprint("key.", i)) {
+			t.Fatal("no more room")
+		}
+	}
+	wrong := 0
+	for i := range n {
+		if k.IsNew(fmt.Sprint("key.", i)) {
+			t.Fatalf("key %d is new", i)
+		}
+		if i < 100_000 && !k.IsNew(fmt.Sprint("other.", i)) {
+			wrong++
+		}
+	}
+	if wrong > 1000 {
+		t.Errorf("%d of 100000 keys are taken for old ones", wrong)
+	}
+	full := fold.MakeNewKeys()
+	if full.Fill(fold.NewKeysRoom - 1); !full.Add("a") || full.Add("b") {
+		t.Error("a full filter takes more, or one with room does not")
+	}
+}
+
+// askedStore counts the reads of rows.
+type askedStore struct {
+	store.Store
+	asked atomic.Int64
+}
+
+func (s *askedStore) Get(key []byte, v *store.Value) (bool, error) {
+	if key[0] == byte(store.SpaceData) {
+		s.asked.Add(1)
+	}
+	return s.Store.Get(key, v)
+}
+
+// TestNewKeysAreNotAskedFor: a hydrate into an empty store reads no rows for keys that come for the first time, and one
+// that was interrupted does.
+func TestNewKeysAreNotAskedFor(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		log, dir := newHistoryLog(2), t.TempDir()
+		for i := range 500 {
+			setHost(t, log, &indexedv1.Host{Region: "eu", Name: fmt.Sprint(i), NodeId: "n"})
+		}
+		for i := range 10 {
+			setHost(t, log, &indexedv1.Host{Region: "eu", Name: fmt.Sprint(i), NodeId: "m"})
+		}
+		s := &askedStore{Store: openStore(t, b, dir)}
+		tb := mustStartIndexed(t, resumeFromStart{log}, s, fold.Options{Batch: fold.BatchOptions{Max: 100}})
+		tb.caughtUp(t, log)
+		if n := s.asked.Load(); n > 40 {
+			t.Errorf("%d rows were read", n)
+		}
+		tb.mustCheck(t)
+		if err := tb.f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = &askedStore{Store: openStore(t, b, dir)}
+		tb = mustStartIndexed(t, log, s, fold.Options{})
+		setHost(t, log, &indexedv1.Host{Region: "eu", Name: "new", NodeId: "n"})
+		tb.caughtUp(t, log)
+		if n := s.asked.Load(); n == 0 {
+			t.Error("a store with rows was not asked")
+		}
+		tb.mustCheck(t)
+	})
 }

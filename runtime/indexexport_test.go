@@ -73,3 +73,26 @@ func IndexKeys(g store.Getter) (keys []string, err error) {
 	}
 	return keys, it.Close()
 }
+
+// NewKeys is the filter of keys that the store need not be asked for.
+type NewKeys struct{ k *newKeys }
+
+func MakeNewKeys() *NewKeys { return &NewKeys{newNewKeys()} }
+
+func (k *NewKeys) Add(key string) bool { return k.k.add(key) }
+
+func (k *NewKeys) IsNew(key string) bool { return k.k.isNew(key) }
+
+// NewKeysRoom is how many keys fit into the filter, NewKeysBlock how many into a part of it.
+const (
+	NewKeysRoom  = newKeysBlock * newKeysBlocks
+	NewKeysBlock = newKeysBlock
+)
+
+// Fill makes the filter as if so many keys had been added.
+func (k *NewKeys) Fill(n int) {
+	for len(k.k.blocks) < (n+newKeysBlock-1)/newKeysBlock {
+		k.k.blocks = append(k.k.blocks, make([]uint64, newKeysWords))
+	}
+	k.k.n = n - (len(k.k.blocks)-1)*newKeysBlock
+}

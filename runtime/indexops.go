@@ -1,6 +1,8 @@
 package fold
 
 import (
+	"cmp"
+
 	"google.golang.org/protobuf/proto"
 
 	"github.com/typedfold/fold/runtime/kv"
@@ -36,8 +38,10 @@ type indexWriter struct {
 	keys          map[string]int // places in changes
 	changes       []rowChange
 	arena         []byte // keys of the ops
-	key           []byte
-	value         store.Value
+	// fresh tells which keys the store need not be asked for; nil when it has to be.
+	fresh *newKeys
+	key   []byte
+	value store.Value
 }
 
 // rowChange is the last update of a batch that changed a key's row.
@@ -61,8 +65,11 @@ func (w *indexWriter) ops(g store.Getter, segs []*segment, parts []part, ops []s
 	w.arena = w.arena[:0]
 	for i := range w.changes {
 		c := &w.changes[i]
-		if err := w.stored(g, c.update.Key); err != nil {
-			return ops, err
+		w.before.reset()
+		if w.fresh == nil || !w.fresh.isNew(c.update.Key) {
+			if err := w.stored(g, c.update.Key); err != nil {
+				return ops, err
+			}
 		}
 		if effectOf(c.update.Op, c.update.Rejected) == rowSet {
 			w.entries(&w.after, &w.scratch, &indexedRow{c.update.Key, c.update.Value, c.update.ContentType, c.message})
@@ -73,8 +80,33 @@ func (w *indexWriter) ops(g store.Getter, segs []*segment, parts []part, ops []s
 			func(entry []byte) { ops = append(ops, store.Op{Key: w.keep(entry), Delete: true}) },
 			func(entry []byte) { ops = append(ops, store.Op{Key: w.keep(entry)}) })
 	}
+	w.note()
 	clear(w.changes)
 	return ops, nil
+}
+
+// note takes the batch's keys for keys that the store has, whether or not the batch is committed.
+func (w *indexWriter) note() {
+	for i := range w.changes {
+		if w.fresh == nil {
+			return
+		}
+		if key := w.changes[i].update.Key; w.fresh.isNew(key) && !w.fresh.add(key) {
+			w.fresh = nil
+		}
+	}
+}
+
+// begin finds out whether the store has keys of the table.
+func (w *indexWriter) begin(g store.Getter) error {
+	it, err := g.Iter(w.rowBounds(w.firstRow()))
+	if err != nil {
+		return err
+	}
+	if w.fresh = nil; !it.Next() {
+		w.fresh = newNewKeys()
+	}
+	return cmp.Or(it.Err(), it.Close())
 }
 
 // collect finds the last change of each key, in the order of the first.

@@ -138,6 +138,9 @@ func (k *tableSink) ops(segs []*segment, ops []store.Op) (_ []store.Op, err erro
 		if b.entries == nil {
 			continue
 		}
+		if k.hydrated.Load() {
+			b.entries.fresh = nil // few keys are new from now on
+		}
 		if ops, err = b.entries.ops(k.store, segs, parts, ops); err != nil {
 			return ops, fmt.Errorf("indexes of table %s: %w", b.c.name, err)
 		}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/typedfold/fold/runtime/kv"
+	"github.com/typedfold/fold/runtime/repair"
 	"github.com/typedfold/fold/runtime/schema"
 	"github.com/typedfold/fold/runtime/store"
 )
@@ -116,6 +118,29 @@ func (e *evolution) refold(ctx context.Context, plans []*tablePlan) error {
 		}
 	}
 	return nil
+}
+
+// fits judges the schemas under which an artifact was folded by those of the tables. What a restore takes over of it is
+// judged by the tables then, row by row.
+func (k *tableSink) fits(artifact store.Snapshot) (fit repair.Fit, err error) {
+	var refused []error
+	for _, t := range k.tables {
+		table := t.base().c.table
+		stored, err := store.Meta(artifact, store.MetaSchema+string(table.Message))
+		if err != nil {
+			return fit, err
+		}
+		now := table.Record()
+		v := schema.Classify(string(stored), now)
+		if v.Class == schema.Breaking {
+			refused = append(refused, schemaError(string(table.Message), string(stored), now, v))
+		}
+		if v.AgedOut && artifact.Cursor().SeenEvicting {
+			fit.Owes |= kv.OwesListing
+		}
+	}
+	fit.Refused = errors.Join(refused...)
+	return fit, nil
 }
 
 // eachStored calls f with each stored value under the table's keys: the store key, the NATS key, and the iterator at the

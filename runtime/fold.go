@@ -64,7 +64,7 @@ func (f *Fold) begin(b kv.Bucket) {
 		}
 	}
 	f.loop = newLoop(loopConfig{
-		watcher: b, reader: b, repair: f.o.Repair, scope: f.o.Scope, store: f.store, resume: resume, sink: f.sink,
+		watcher: b, reader: b, repair: f.o.Repair, scope: f.o.Scope, store: f.store, resume: resume, sink: f.sink, fits: f.sink.fits,
 		machine: f.o.Batch.machineConfig(true), window: f.o.Batch.Window, deadline: f.o.ShutdownTimeout,
 		onApplied: f.o.OnApplied, events: events, log: f.o.Logger.With("bucket", f.bucket), onStep: f.stepped,
 	})

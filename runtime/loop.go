@@ -53,6 +53,7 @@ type loopConfig struct {
 	sink      sink
 	reader    repair.Log // nil without repairs
 	repair    repair.Options
+	fits      func(store.Snapshot) (repair.Fit, error) // nil takes any artifact
 	machine   machine.Config
 	window    time.Duration
 	deadline  time.Duration

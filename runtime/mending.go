@@ -102,7 +102,7 @@ func (l *loop) readRetention(relisted bool) {
 func (l *loop) startRepair(e machine.Repair) {
 	l.endAudit()
 	l.mending.asked = e.Committed
-	q := repair.Request{Cursor: e.Committed, Known: l.log.get(), Owed: e.Owed, Err: e.Err}
+	q := repair.Request{Cursor: e.Committed, Known: l.log.get(), Owed: e.Owed, Err: e.Err, Fits: l.cfg.fits}
 	switch e.End {
 	case machine.EndNoCursor:
 		q.Cause = protocol.CauseNoCursor

@@ -121,6 +121,16 @@ type Request struct {
 	Owed   kv.Owed
 	// Err is what ended the watch; nil at a start without a cursor.
 	Err error
+	// Fits is asked about an artifact before it is restored; nil takes any. An error is one of reading the artifact.
+	Fits func(artifact store.Snapshot) (Fit, error)
+}
+
+// Fit is how an artifact's rows and the fold's tables go together.
+type Fit struct {
+	// Refused is why they don't; nil when they do, and the fold judges what it takes over.
+	Refused error
+	// Owes is what taking the artifact over leaves owed.
+	Owes kv.Owes
 }
 
 // Outcome is how the fold goes on after a repair: it commits Cursor, Known and Owed in one step, then watches on from

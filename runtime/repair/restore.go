@@ -60,6 +60,7 @@ type restoring struct {
 	q    Request
 	info kv.LogInfo
 	r    *Report
+	owes kv.Owes // of the artifact's schemas
 }
 
 // from restores from one artifact, or says with *unfit that it can't be.
@@ -89,6 +90,9 @@ func (x *restoring) from(ctx context.Context, m Manifest) (out Outcome, err erro
 	if text != "" {
 		return Outcome{}, &unfit{why: text}
 	}
+	if err := x.fits(here, remote); err != nil {
+		return Outcome{}, err
+	}
 	if err := x.stillGood(ctx, here); err != nil {
 		return Outcome{}, err
 	}
@@ -97,6 +101,24 @@ func (x *restoring) from(ctx context.Context, m Manifest) (out Outcome, err erro
 	}
 	x.r.Artifact = m.ID
 	return x.outcome(here), nil
+}
+
+// fits asks the fold whether the artifact's rows are ones that it can judge.
+func (x *restoring) fits(here Manifest, remote store.Snapshot) error {
+	x.owes = 0
+	if x.q.Fits == nil {
+		return nil
+	}
+	fit, err := x.q.Fits(remote)
+	if err != nil {
+		return ofArtifact(err)
+	}
+	x.r.decide("schemas_fit", fmt.Sprint(fit.Refused == nil), "artifact", here.ID, "owes", fit.Owes.String())
+	if fit.Refused != nil {
+		return &unfit{why: "was folded under other schemas", err: fit.Refused}
+	}
+	x.owes = fit.Owes
+	return nil
 }
 
 // ofArtifact is an error of reading an artifact: damage is the artifact's fault, the rest may be gone at the next try.
@@ -189,9 +211,9 @@ func (x *restoring) sawEvicted(evicted bool) {
 }
 
 // outcome resumes where the artifact ends. The memo of either side stays; what the fold owed is settled, and what the
-// artifact owes is owed now.
+// artifact owes, and its rows leave open, is owed now.
 func (x *restoring) outcome(here Manifest) Outcome {
-	out := Outcome{Cursor: here.Cursor, Known: here.Log, Owed: here.Owed}
+	out := Outcome{Cursor: here.Cursor, Known: here.Log, Owed: here.Owed.Add(x.owes, here.Cursor.Revision())}
 	out.Cursor.SeenEvicting = here.Cursor.SeenEvicting || x.q.Cursor.SeenEvicting
 	if out.Known.CreatedUnixNano == 0 {
 		out.Known.CreatedUnixNano = created(x.info)

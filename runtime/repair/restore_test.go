@@ -24,6 +24,7 @@ type fleet struct {
 	exporter store.Store
 	dir      string
 	source   *countingSource
+	fits     func(store.Snapshot) (Fit, error)
 }
 
 // countingSource counts what is fetched, and bends it.
@@ -129,7 +130,7 @@ func (f *fleet) restore(t *testing.T) (Outcome, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := Request{Cause: protocol.CauseExpired, Cursor: f.store.Cursor(), Known: known}
+	q := Request{Cause: protocol.CauseExpired, Cursor: f.store.Cursor(), Known: known, Fits: f.fits}
 	w, err := f.sim.Open(bounded(t), kv.OpenRequest{Scope: f.scope, After: q.Cursor, Known: known})
 	switch {
 	case q.Cursor.IsNone():

@@ -5,7 +5,7 @@ TOOL     := $(GO) tool -modfile=tools/go.mod
 TIMEOUT  ?= 25m
 FUZZTIME ?= 60s
 
-GENERATED := ':(glob)**/*.pb.go' ':(glob)**/*.fold.go' ':!:cmd/protoc-gen-fold/internal/testdata'
+GENERATED := ':(glob)**/*.pb.go' ':(glob)**/*.fold.go' ':(glob)**/*.connect.go' ':!:cmd/protoc-gen-fold/internal/testdata'
 SCRATCH   := .tmp/generated
 
 # The tables of foldvalidate's tests import a proto file that only a Go module has, so they are generated from an image.

@@ -37,7 +37,7 @@ func emitFile(plugin *protogen.Plugin, f *file) error {
 			}
 		})
 	}
-	for _, e := range tables {
+	for _, e := range tables { // functions that belong together stand together, without blank lines
 		e.key()
 		e.prefixes()
 		e.handles()
@@ -56,12 +56,6 @@ type emitter struct {
 	*jen.Group
 	*table
 	params []string
-}
-
-// function begins a function of several lines.
-func (e *emitter) function() *jen.Statement {
-	e.Line()
-	return e.Func()
 }
 
 // fold is a name of the runtime.

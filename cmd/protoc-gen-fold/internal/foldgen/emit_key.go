@@ -46,12 +46,13 @@ func (e *emitter) key() {
 		}
 	}
 	c.call("End")
-	e.function().Params(jen.Id("k").Add(e.id("*Key"))).Id("AppendKey").Params(jen.Id("dst").Index().Byte()).
+	e.Line()
+	e.Func().Params(jen.Id("k").Add(e.id("*Key"))).Id("AppendKey").Params(jen.Id("dst").Index().Byte()).
 		Params(jen.Index().Byte(), jen.Error()).Block(c.code)
 
 	e.parseKey()
 	if !e.KeyOnly() {
-		e.function().Add(e.id("*KeyOf")).Params(jen.Id("m").Add(e.value())).Params(e.id("*Key"), jen.Error()).BlockFunc(e.keyOf)
+		e.Func().Add(e.id("*KeyOf")).Params(jen.Id("m").Add(e.value())).Params(e.id("*Key"), jen.Error()).BlockFunc(e.keyOf)
 	}
 }
 
@@ -191,7 +192,7 @@ func (e *emitter) parseKey() {
 			parsed = append(parsed, jen.Lit(literal))
 		}
 	}
-	e.function().Add(e.id("Parse*Key")).Params(jen.Id("key").String()).Params(e.id("*Key"), jen.Error()).Block(
+	e.Func().Add(e.id("Parse*Key")).Params(jen.Id("key").String()).Params(e.id("*Key"), jen.Error()).Block(
 		jen.Id("r").Op(":=").Add(fold("ReadKey")).Call(args...),
 		jen.Return(fold("ParsedKey").Call(parsed...)),
 	)

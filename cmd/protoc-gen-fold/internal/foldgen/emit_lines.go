@@ -7,7 +7,7 @@ import (
 )
 
 // lineWidth is where lines are broken, without the indentation; gofmt breaks none.
-const lineWidth = 110
+const lineWidth = 116
 
 // width is about how long an expression is on a line. The names of packages are not known yet.
 func width(code ...jen.Code) int {

@@ -88,11 +88,12 @@ func (e *emitter) handles() {
 	if !e.Ordered() {
 		register = "RegisterUnorderedAs"
 	}
-	e.function().Add(e.id("Register*")).Params(jen.Id("b").Op("*").Add(fold("Builder")), jen.Id("opts_").Op("...").Add(e.id("*Option"))).
+	e.Line()
+	e.Func().Add(e.id("Register*")).Params(jen.Id("b").Op("*").Add(fold("Builder")), jen.Id("opts_").Op("...").Add(e.id("*Option"))).
 		Params(e.id("*Table"), jen.Error()).Block(
 		jen.Return(fold(register).Types(e.id("*Table")).Call(jen.Id("b"), e.id("*Desc"), jen.Id("opts_").Op("..."))),
 	)
-	e.function().Add(e.id("New*Writer")).Params(jen.Id("b").Add(fold("Bucket")), jen.Id("opts_").Op("...").Add(fold("WriterOption"))).
+	e.Func().Add(e.id("New*Writer")).Params(jen.Id("b").Add(fold("Bucket")), jen.Id("opts_").Op("...").Add(fold("WriterOption"))).
 		Add(e.id("*Writer")).Block(
 		jen.Return(e.id("*Writer").Values(fold("New"+e.writerType()).Call(jen.Id("b"), e.id("*Desc"), jen.Id("opts_").Op("...")))),
 	)
@@ -100,7 +101,7 @@ func (e *emitter) handles() {
 
 // hooks writes the option that registers hooks.
 func (e *emitter) hooks() {
-	e.function().Add(e.id("With*Hooks")).Params(jen.Id("h").Add(e.id("*Hooks"))).Add(e.id("*Option")).Block(
+	e.Func().Add(e.id("With*Hooks")).Params(jen.Id("h").Add(e.id("*Hooks"))).Add(e.id("*Option")).Block(
 		jen.Return(fold("HooksOf").Types(e.id("*HookFuncs")).Call(
 			jen.Id("h"), e.id("*Hooks").Dot(e.name("Load*")), e.id("*Hooks").Dot(e.name("Apply*")))),
 	)

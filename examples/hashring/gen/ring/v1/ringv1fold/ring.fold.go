@@ -44,12 +44,10 @@ var OriginDesc = fold.DescOf(ParseOriginKey, OriginKeyOf)
 func (k OriginKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "origin").ESC(k.Ring).ESC(k.OriginID).End()
 }
-
 func ParseOriginKey(key string) (OriginKey, error) {
 	r := fold.ReadKey(key, "origin")
 	return fold.ParsedKey(&r, OriginKey{Ring: r.ESC("ring"), OriginID: r.ESC("origin_id")})
 }
-
 func OriginKeyOf(m *ringv1.Origin) (OriginKey, error) {
 	return OriginKey{Ring: m.GetRing(), OriginID: m.GetOriginId()}, nil
 }
@@ -61,11 +59,9 @@ func OriginByRing(ring_ string) OriginPrefix { return fold.PrefixOf(OriginKey{Ri
 func RegisterOrigin(b *fold.Builder, opts_ ...OriginOption) (OriginTable, error) {
 	return fold.RegisterAs[OriginTable](b, OriginDesc, opts_...)
 }
-
 func NewOriginWriter(b fold.Bucket, opts_ ...fold.WriterOption) OriginWriter {
 	return OriginWriter{fold.NewWriter(b, OriginDesc, opts_...)}
 }
-
 func WithOriginHooks(h OriginHooks) OriginOption {
 	return fold.HooksOf[OriginHookFuncs](h, OriginHooks.LoadOrigin, OriginHooks.ApplyOrigin)
 }

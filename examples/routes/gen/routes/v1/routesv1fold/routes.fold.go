@@ -6,6 +6,7 @@ import (
 	"context"
 	routesv1 "github.com/typedfold/fold/examples/routes/gen/routes/v1"
 	fold "github.com/typedfold/fold/runtime"
+	"iter"
 )
 
 // If this does not compile, upgrade the older of protoc-gen-fold and module github.com/typedfold/fold.
@@ -44,12 +45,10 @@ var RouteDesc = fold.DescOf(ParseRouteKey, RouteKeyOf)
 func (k RouteKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "route").ESC(k.Tenant).ESC(k.Domain).End()
 }
-
 func ParseRouteKey(key string) (RouteKey, error) {
 	r := fold.ReadKey(key, "route")
 	return fold.ParsedKey(&r, RouteKey{Tenant: r.ESC("tenant"), Domain: r.ESC("domain")})
 }
-
 func RouteKeyOf(m *routesv1.Route) (RouteKey, error) {
 	return RouteKey{Tenant: m.GetTenant(), Domain: m.GetDomain()}, nil
 }
@@ -61,11 +60,9 @@ func RouteByTenant(tenant_ string) RoutePrefix { return fold.PrefixOf(RouteKey{T
 func RegisterRoute(b *fold.Builder, opts_ ...RouteOption) (RouteTable, error) {
 	return fold.RegisterAs[RouteTable](b, RouteDesc, opts_...)
 }
-
 func NewRouteWriter(b fold.Bucket, opts_ ...fold.WriterOption) RouteWriter {
 	return RouteWriter{fold.NewWriter(b, RouteDesc, opts_...)}
 }
-
 func WithRouteHooks(h RouteHooks) RouteOption {
 	return fold.HooksOf[RouteHookFuncs](h, RouteHooks.LoadRoute, RouteHooks.ApplyRoute)
 }
@@ -83,4 +80,19 @@ func (h RouteHookFuncs) LoadRoute(ctx context.Context, rows RouteRows) error {
 }
 func (h RouteHookFuncs) ApplyRoute(ctx context.Context, events []RouteEvent) error {
 	return fold.CallHook(ctx, h.Apply, events)
+}
+
+// ListByNode yields the rows with this node_id, in key order.
+func (t RouteTable) ListByNode(ctx context.Context, nodeID_ string, opts_ ...fold.ReadOption) iter.Seq2[RouteRow, error] {
+	return fold.ListIndex[RouteKey, *routesv1.Route](ctx, t.Table, "by_node", fold.NewIndexKey(fold.AppendESC(nil, nodeID_), nil), opts_...)
+}
+
+// CountByNode is how many they are.
+func (t RouteTable) CountByNode(ctx context.Context, nodeID_ string) (uint64, error) {
+	return fold.CountIndex[RouteKey, *routesv1.Route](ctx, t.Table, "by_node", fold.NewIndexKey(fold.AppendESC(nil, nodeID_), nil))
+}
+
+// GetByCert is the row with this cert; a *fold.NotUniqueError names the rows when there are more.
+func (t RouteTable) GetByCert(ctx context.Context, cert_ []byte) (RouteRow, bool, error) {
+	return fold.GetIndex[RouteKey, *routesv1.Route](ctx, t.Table, "by_cert", fold.NewIndexKey(fold.AppendHex(nil, string(cert_)), nil))
 }

@@ -351,12 +351,10 @@ var (
 func (k BinaryKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "binary").ESC(k.ID).End()
 }
-
 func ParseBinaryKey(key string) (BinaryKey, error) {
 	r := fold.ReadKey(key, "binary")
 	return fold.ParsedKey(&r, BinaryKey{ID: r.ESC("id")})
 }
-
 func BinaryKeyOf(m *codecv1.Binary) (BinaryKey, error) {
 	return BinaryKey{ID: m.GetId()}, nil
 }
@@ -367,11 +365,9 @@ func BinaryAll() BinaryPrefix { return fold.PrefixOf(BinaryKey{}, 1) }
 func RegisterBinary(b *fold.Builder, opts_ ...BinaryOption) (BinaryTable, error) {
 	return fold.RegisterAs[BinaryTable](b, BinaryDesc, opts_...)
 }
-
 func NewBinaryWriter(b fold.Bucket, opts_ ...fold.WriterOption) BinaryWriter {
 	return BinaryWriter{fold.NewWriter(b, BinaryDesc, opts_...)}
 }
-
 func WithBinaryHooks(h BinaryHooks) BinaryOption {
 	return fold.HooksOf[BinaryHookFuncs](h, BinaryHooks.LoadBinary, BinaryHooks.ApplyBinary)
 }
@@ -394,12 +390,10 @@ func (h BinaryHookFuncs) ApplyBinary(ctx context.Context, events []BinaryEvent) 
 func (k JsonKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "json").ESC(k.ID).Int(k.N).End()
 }
-
 func ParseJsonKey(key string) (JsonKey, error) {
 	r := fold.ReadKey(key, "json")
 	return fold.ParsedKey(&r, JsonKey{ID: r.ESC("id"), N: fold.ReadInt[int64](&r, "n")})
 }
-
 func JsonKeyOf(m *codecv1.Json) (JsonKey, error) {
 	return JsonKey{ID: m.GetId(), N: m.GetN()}, nil
 }
@@ -411,11 +405,9 @@ func JsonByID(id_ string) JsonPrefix { return fold.PrefixOf(JsonKey{ID: id_}, 2)
 func RegisterJson(b *fold.Builder, opts_ ...JsonOption) (JsonTable, error) {
 	return fold.RegisterAs[JsonTable](b, JsonDesc, opts_...)
 }
-
 func NewJsonWriter(b fold.Bucket, opts_ ...fold.WriterOption) JsonWriter {
 	return JsonWriter{fold.NewWriter(b, JsonDesc, opts_...)}
 }
-
 func WithJsonHooks(h JsonHooks) JsonOption {
 	return fold.HooksOf[JsonHookFuncs](h, JsonHooks.LoadJson, JsonHooks.ApplyJson)
 }
@@ -438,12 +430,10 @@ func (h JsonHookFuncs) ApplyJson(ctx context.Context, events []JsonEvent) error 
 func (k JsonFilledKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "jsonfilled").ESC(k.ID).Time("at", k.At).End()
 }
-
 func ParseJsonFilledKey(key string) (JsonFilledKey, error) {
 	r := fold.ReadKey(key, "jsonfilled")
 	return fold.ParsedKey(&r, JsonFilledKey{ID: r.ESC("id"), At: r.Time("at")})
 }
-
 func JsonFilledKeyOf(m *codecv1.JsonFilled) (JsonFilledKey, error) {
 	f := fold.RequiredFields(m, "at")
 	return fold.FieldsKey(&f, JsonFilledKey{ID: m.GetId(), At: f.Time("at", m.GetAt())})
@@ -456,11 +446,9 @@ func JsonFilledByID(id_ string) JsonFilledPrefix { return fold.PrefixOf(JsonFill
 func RegisterJsonFilled(b *fold.Builder, opts_ ...JsonFilledOption) (JsonFilledTable, error) {
 	return fold.RegisterAs[JsonFilledTable](b, JsonFilledDesc, opts_...)
 }
-
 func NewJsonFilledWriter(b fold.Bucket, opts_ ...fold.WriterOption) JsonFilledWriter {
 	return JsonFilledWriter{fold.NewWriter(b, JsonFilledDesc, opts_...)}
 }
-
 func WithJsonFilledHooks(h JsonFilledHooks) JsonFilledOption {
 	return fold.HooksOf[JsonFilledHookFuncs](h, JsonFilledHooks.LoadJsonFilled, JsonFilledHooks.ApplyJsonFilled)
 }
@@ -487,12 +475,10 @@ func (h JsonFilledHookFuncs) ApplyJsonFilled(ctx context.Context, events []JsonF
 func (k RawBytesKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "raw").ESC(k.ID).Uint(uint64(k.Part)).End()
 }
-
 func ParseRawBytesKey(key string) (RawBytesKey, error) {
 	r := fold.ReadKey(key, "raw")
 	return fold.ParsedKey(&r, RawBytesKey{ID: r.ESC("id"), Part: fold.ReadInt[uint32](&r, "part")})
 }
-
 func RawBytesKeyOf(m *codecv1.RawBytes) (RawBytesKey, error) {
 	return RawBytesKey{ID: m.GetId(), Part: m.GetPart()}, nil
 }
@@ -504,11 +490,9 @@ func RawBytesByID(id_ string) RawBytesPrefix { return fold.PrefixOf(RawBytesKey{
 func RegisterRawBytes(b *fold.Builder, opts_ ...RawBytesOption) (RawBytesTable, error) {
 	return fold.RegisterAs[RawBytesTable](b, RawBytesDesc, opts_...)
 }
-
 func NewRawBytesWriter(b fold.Bucket, opts_ ...fold.WriterOption) RawBytesWriter {
 	return RawBytesWriter{fold.NewWriter(b, RawBytesDesc, opts_...)}
 }
-
 func WithRawBytesHooks(h RawBytesHooks) RawBytesOption {
 	return fold.HooksOf[RawBytesHookFuncs](h, RawBytesHooks.LoadRawBytes, RawBytesHooks.ApplyRawBytes)
 }
@@ -531,7 +515,6 @@ func (h RawBytesHookFuncs) ApplyRawBytes(ctx context.Context, events []RawBytesE
 func (k RawTextKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "text").ESC(k.Name).End()
 }
-
 func ParseRawTextKey(key string) (RawTextKey, error) {
 	r := fold.ReadKey(key, "text")
 	return fold.ParsedKey(&r, RawTextKey{Name: r.ESC("name")})
@@ -543,11 +526,9 @@ func RawTextAll() RawTextPrefix { return fold.PrefixOf(RawTextKey{}, 1) }
 func RegisterRawText(b *fold.Builder, opts_ ...RawTextOption) (RawTextTable, error) {
 	return fold.RegisterAs[RawTextTable](b, RawTextDesc, opts_...)
 }
-
 func NewRawTextWriter(b fold.Bucket, opts_ ...fold.WriterOption) RawTextWriter {
 	return RawTextWriter{fold.NewKeyedWriter(b, RawTextDesc, opts_...)}
 }
-
 func WithRawTextHooks(h RawTextHooks) RawTextOption {
 	return fold.HooksOf[RawTextHookFuncs](h, RawTextHooks.LoadRawText, RawTextHooks.ApplyRawText)
 }
@@ -570,12 +551,10 @@ func (h RawTextHookFuncs) ApplyRawText(ctx context.Context, events []RawTextEven
 func (k RawOneKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "rawone").End()
 }
-
 func ParseRawOneKey(key string) (RawOneKey, error) {
 	r := fold.ReadKey(key, "rawone")
 	return fold.ParsedKey(&r, RawOneKey{})
 }
-
 func RawOneKeyOf(m *codecv1.RawOne) (RawOneKey, error) {
 	return RawOneKey{}, nil
 }
@@ -586,11 +565,9 @@ func RawOneAll() RawOnePrefix { return fold.PrefixOf(RawOneKey{}, 1) }
 func RegisterRawOne(b *fold.Builder, opts_ ...RawOneOption) (RawOneTable, error) {
 	return fold.RegisterAs[RawOneTable](b, RawOneDesc, opts_...)
 }
-
 func NewRawOneWriter(b fold.Bucket, opts_ ...fold.WriterOption) RawOneWriter {
 	return RawOneWriter{fold.NewWriter(b, RawOneDesc, opts_...)}
 }
-
 func WithRawOneHooks(h RawOneHooks) RawOneOption {
 	return fold.HooksOf[RawOneHookFuncs](h, RawOneHooks.LoadRawOne, RawOneHooks.ApplyRawOne)
 }
@@ -613,12 +590,10 @@ func (h RawOneHookFuncs) ApplyRawOne(ctx context.Context, events []RawOneEvent) 
 func (k AnyRawKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "anyraw").ESC(k.ID).End()
 }
-
 func ParseAnyRawKey(key string) (AnyRawKey, error) {
 	r := fold.ReadKey(key, "anyraw")
 	return fold.ParsedKey(&r, AnyRawKey{ID: r.ESC("id")})
 }
-
 func AnyRawKeyOf(m *codecv1.AnyRaw) (AnyRawKey, error) {
 	return AnyRawKey{ID: m.GetId()}, nil
 }
@@ -629,11 +604,9 @@ func AnyRawAll() AnyRawPrefix { return fold.PrefixOf(AnyRawKey{}, 1) }
 func RegisterAnyRaw(b *fold.Builder, opts_ ...AnyRawOption) (AnyRawTable, error) {
 	return fold.RegisterAs[AnyRawTable](b, AnyRawDesc, opts_...)
 }
-
 func NewAnyRawWriter(b fold.Bucket, opts_ ...fold.WriterOption) AnyRawWriter {
 	return AnyRawWriter{fold.NewWriter(b, AnyRawDesc, opts_...)}
 }
-
 func WithAnyRawHooks(h AnyRawHooks) AnyRawOption {
 	return fold.HooksOf[AnyRawHookFuncs](h, AnyRawHooks.LoadAnyRaw, AnyRawHooks.ApplyAnyRaw)
 }
@@ -656,12 +629,10 @@ func (h AnyRawHookFuncs) ApplyAnyRaw(ctx context.Context, events []AnyRawEvent) 
 func (k AnyJsonKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "anyjson").ESC(k.ID).End()
 }
-
 func ParseAnyJsonKey(key string) (AnyJsonKey, error) {
 	r := fold.ReadKey(key, "anyjson")
 	return fold.ParsedKey(&r, AnyJsonKey{ID: r.ESC("id")})
 }
-
 func AnyJsonKeyOf(m *codecv1.AnyJson) (AnyJsonKey, error) {
 	return AnyJsonKey{ID: m.GetId()}, nil
 }
@@ -672,11 +643,9 @@ func AnyJsonAll() AnyJsonPrefix { return fold.PrefixOf(AnyJsonKey{}, 1) }
 func RegisterAnyJson(b *fold.Builder, opts_ ...AnyJsonOption) (AnyJsonTable, error) {
 	return fold.RegisterAs[AnyJsonTable](b, AnyJsonDesc, opts_...)
 }
-
 func NewAnyJsonWriter(b fold.Bucket, opts_ ...fold.WriterOption) AnyJsonWriter {
 	return AnyJsonWriter{fold.NewWriter(b, AnyJsonDesc, opts_...)}
 }
-
 func WithAnyJsonHooks(h AnyJsonHooks) AnyJsonOption {
 	return fold.HooksOf[AnyJsonHookFuncs](h, AnyJsonHooks.LoadAnyJson, AnyJsonHooks.ApplyAnyJson)
 }
@@ -699,12 +668,10 @@ func (h AnyJsonHookFuncs) ApplyAnyJson(ctx context.Context, events []AnyJsonEven
 func (k AnyBinaryKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "anybinary").ESC(k.ID).End()
 }
-
 func ParseAnyBinaryKey(key string) (AnyBinaryKey, error) {
 	r := fold.ReadKey(key, "anybinary")
 	return fold.ParsedKey(&r, AnyBinaryKey{ID: r.ESC("id")})
 }
-
 func AnyBinaryKeyOf(m *codecv1.AnyBinary) (AnyBinaryKey, error) {
 	return AnyBinaryKey{ID: m.GetId()}, nil
 }
@@ -715,11 +682,9 @@ func AnyBinaryAll() AnyBinaryPrefix { return fold.PrefixOf(AnyBinaryKey{}, 1) }
 func RegisterAnyBinary(b *fold.Builder, opts_ ...AnyBinaryOption) (AnyBinaryTable, error) {
 	return fold.RegisterAs[AnyBinaryTable](b, AnyBinaryDesc, opts_...)
 }
-
 func NewAnyBinaryWriter(b fold.Bucket, opts_ ...fold.WriterOption) AnyBinaryWriter {
 	return AnyBinaryWriter{fold.NewWriter(b, AnyBinaryDesc, opts_...)}
 }
-
 func WithAnyBinaryHooks(h AnyBinaryHooks) AnyBinaryOption {
 	return fold.HooksOf[AnyBinaryHookFuncs](h, AnyBinaryHooks.LoadAnyBinary, AnyBinaryHooks.ApplyAnyBinary)
 }
@@ -744,12 +709,10 @@ func (h AnyBinaryHookFuncs) ApplyAnyBinary(ctx context.Context, events []AnyBina
 func (k CheckedKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "checked").ESC(k.ID).End()
 }
-
 func ParseCheckedKey(key string) (CheckedKey, error) {
 	r := fold.ReadKey(key, "checked")
 	return fold.ParsedKey(&r, CheckedKey{ID: r.ESC("id")})
 }
-
 func CheckedKeyOf(m *codecv1.Checked) (CheckedKey, error) {
 	return CheckedKey{ID: m.GetId()}, nil
 }
@@ -760,11 +723,9 @@ func CheckedAll() CheckedPrefix { return fold.PrefixOf(CheckedKey{}, 1) }
 func RegisterChecked(b *fold.Builder, opts_ ...CheckedOption) (CheckedTable, error) {
 	return fold.RegisterAs[CheckedTable](b, CheckedDesc, opts_...)
 }
-
 func NewCheckedWriter(b fold.Bucket, opts_ ...fold.WriterOption) CheckedWriter {
 	return CheckedWriter{fold.NewWriter(b, CheckedDesc, opts_...)}
 }
-
 func WithCheckedHooks(h CheckedHooks) CheckedOption {
 	return fold.HooksOf[CheckedHookFuncs](h, CheckedHooks.LoadChecked, CheckedHooks.ApplyChecked)
 }
@@ -787,12 +748,10 @@ func (h CheckedHookFuncs) ApplyChecked(ctx context.Context, events []CheckedEven
 func (k CheckedFilledKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "checkedfilled").ESC(k.ID).End()
 }
-
 func ParseCheckedFilledKey(key string) (CheckedFilledKey, error) {
 	r := fold.ReadKey(key, "checkedfilled")
 	return fold.ParsedKey(&r, CheckedFilledKey{ID: r.ESC("id")})
 }
-
 func CheckedFilledKeyOf(m *codecv1.CheckedFilled) (CheckedFilledKey, error) {
 	return CheckedFilledKey{ID: m.GetId()}, nil
 }
@@ -803,11 +762,9 @@ func CheckedFilledAll() CheckedFilledPrefix { return fold.PrefixOf(CheckedFilled
 func RegisterCheckedFilled(b *fold.Builder, opts_ ...CheckedFilledOption) (CheckedFilledTable, error) {
 	return fold.RegisterAs[CheckedFilledTable](b, CheckedFilledDesc, opts_...)
 }
-
 func NewCheckedFilledWriter(b fold.Bucket, opts_ ...fold.WriterOption) CheckedFilledWriter {
 	return CheckedFilledWriter{fold.NewWriter(b, CheckedFilledDesc, opts_...)}
 }
-
 func WithCheckedFilledHooks(h CheckedFilledHooks) CheckedFilledOption {
 	return fold.HooksOf[CheckedFilledHookFuncs](h, CheckedFilledHooks.LoadCheckedFilled, CheckedFilledHooks.ApplyCheckedFilled)
 }
@@ -838,12 +795,10 @@ func (h CheckedFilledHookFuncs) ApplyCheckedFilled(ctx context.Context, events [
 func (k CheckedHaltKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "checkedhalt").ESC(k.ID).End()
 }
-
 func ParseCheckedHaltKey(key string) (CheckedHaltKey, error) {
 	r := fold.ReadKey(key, "checkedhalt")
 	return fold.ParsedKey(&r, CheckedHaltKey{ID: r.ESC("id")})
 }
-
 func CheckedHaltKeyOf(m *codecv1.CheckedHalt) (CheckedHaltKey, error) {
 	return CheckedHaltKey{ID: m.GetId()}, nil
 }
@@ -854,11 +809,9 @@ func CheckedHaltAll() CheckedHaltPrefix { return fold.PrefixOf(CheckedHaltKey{},
 func RegisterCheckedHalt(b *fold.Builder, opts_ ...CheckedHaltOption) (CheckedHaltTable, error) {
 	return fold.RegisterAs[CheckedHaltTable](b, CheckedHaltDesc, opts_...)
 }
-
 func NewCheckedHaltWriter(b fold.Bucket, opts_ ...fold.WriterOption) CheckedHaltWriter {
 	return CheckedHaltWriter{fold.NewWriter(b, CheckedHaltDesc, opts_...)}
 }
-
 func WithCheckedHaltHooks(h CheckedHaltHooks) CheckedHaltOption {
 	return fold.HooksOf[CheckedHaltHookFuncs](h, CheckedHaltHooks.LoadCheckedHalt, CheckedHaltHooks.ApplyCheckedHalt)
 }

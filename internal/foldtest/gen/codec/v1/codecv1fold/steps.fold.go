@@ -120,12 +120,10 @@ var (
 func (k StepOneKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "step").ESC(k.ID).End()
 }
-
 func ParseStepOneKey(key string) (StepOneKey, error) {
 	r := fold.ReadKey(key, "step")
 	return fold.ParsedKey(&r, StepOneKey{ID: r.ESC("id")})
 }
-
 func StepOneKeyOf(m *codecv1.StepOne) (StepOneKey, error) {
 	return StepOneKey{ID: m.GetId()}, nil
 }
@@ -136,11 +134,9 @@ func StepOneAll() StepOnePrefix { return fold.PrefixOf(StepOneKey{}, 1) }
 func RegisterStepOne(b *fold.Builder, opts_ ...StepOneOption) (StepOneTable, error) {
 	return fold.RegisterAs[StepOneTable](b, StepOneDesc, opts_...)
 }
-
 func NewStepOneWriter(b fold.Bucket, opts_ ...fold.WriterOption) StepOneWriter {
 	return StepOneWriter{fold.NewWriter(b, StepOneDesc, opts_...)}
 }
-
 func WithStepOneHooks(h StepOneHooks) StepOneOption {
 	return fold.HooksOf[StepOneHookFuncs](h, StepOneHooks.LoadStepOne, StepOneHooks.ApplyStepOne)
 }
@@ -163,12 +159,10 @@ func (h StepOneHookFuncs) ApplyStepOne(ctx context.Context, events []StepOneEven
 func (k StepTwoKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "step").ESC(k.ID).End()
 }
-
 func ParseStepTwoKey(key string) (StepTwoKey, error) {
 	r := fold.ReadKey(key, "step")
 	return fold.ParsedKey(&r, StepTwoKey{ID: r.ESC("id")})
 }
-
 func StepTwoKeyOf(m *codecv1.StepTwo) (StepTwoKey, error) {
 	return StepTwoKey{ID: m.GetId()}, nil
 }
@@ -179,11 +173,9 @@ func StepTwoAll() StepTwoPrefix { return fold.PrefixOf(StepTwoKey{}, 1) }
 func RegisterStepTwo(b *fold.Builder, opts_ ...StepTwoOption) (StepTwoTable, error) {
 	return fold.RegisterAs[StepTwoTable](b, StepTwoDesc, opts_...)
 }
-
 func NewStepTwoWriter(b fold.Bucket, opts_ ...fold.WriterOption) StepTwoWriter {
 	return StepTwoWriter{fold.NewWriter(b, StepTwoDesc, opts_...)}
 }
-
 func WithStepTwoHooks(h StepTwoHooks) StepTwoOption {
 	return fold.HooksOf[StepTwoHookFuncs](h, StepTwoHooks.LoadStepTwo, StepTwoHooks.ApplyStepTwo)
 }
@@ -206,12 +198,10 @@ func (h StepTwoHookFuncs) ApplyStepTwo(ctx context.Context, events []StepTwoEven
 func (k StepThreeKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "step").ESC(k.ID).End()
 }
-
 func ParseStepThreeKey(key string) (StepThreeKey, error) {
 	r := fold.ReadKey(key, "step")
 	return fold.ParsedKey(&r, StepThreeKey{ID: r.ESC("id")})
 }
-
 func StepThreeKeyOf(m *codecv1.StepThree) (StepThreeKey, error) {
 	return StepThreeKey{ID: m.GetId()}, nil
 }
@@ -222,11 +212,9 @@ func StepThreeAll() StepThreePrefix { return fold.PrefixOf(StepThreeKey{}, 1) }
 func RegisterStepThree(b *fold.Builder, opts_ ...StepThreeOption) (StepThreeTable, error) {
 	return fold.RegisterAs[StepThreeTable](b, StepThreeDesc, opts_...)
 }
-
 func NewStepThreeWriter(b fold.Bucket, opts_ ...fold.WriterOption) StepThreeWriter {
 	return StepThreeWriter{fold.NewWriter(b, StepThreeDesc, opts_...)}
 }
-
 func WithStepThreeHooks(h StepThreeHooks) StepThreeOption {
 	return fold.HooksOf[StepThreeHookFuncs](h, StepThreeHooks.LoadStepThree, StepThreeHooks.ApplyStepThree)
 }
@@ -251,12 +239,10 @@ func (h StepThreeHookFuncs) ApplyStepThree(ctx context.Context, events []StepThr
 func (k StepFourKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "step").ESC(k.ID).End()
 }
-
 func ParseStepFourKey(key string) (StepFourKey, error) {
 	r := fold.ReadKey(key, "step")
 	return fold.ParsedKey(&r, StepFourKey{ID: r.ESC("id")})
 }
-
 func StepFourKeyOf(m *codecv1.StepFour) (StepFourKey, error) {
 	return StepFourKey{ID: m.GetId()}, nil
 }
@@ -267,11 +253,9 @@ func StepFourAll() StepFourPrefix { return fold.PrefixOf(StepFourKey{}, 1) }
 func RegisterStepFour(b *fold.Builder, opts_ ...StepFourOption) (StepFourTable, error) {
 	return fold.RegisterAs[StepFourTable](b, StepFourDesc, opts_...)
 }
-
 func NewStepFourWriter(b fold.Bucket, opts_ ...fold.WriterOption) StepFourWriter {
 	return StepFourWriter{fold.NewWriter(b, StepFourDesc, opts_...)}
 }
-
 func WithStepFourHooks(h StepFourHooks) StepFourOption {
 	return fold.HooksOf[StepFourHookFuncs](h, StepFourHooks.LoadStepFour, StepFourHooks.ApplyStepFour)
 }

@@ -285,12 +285,10 @@ var (
 func (k RouteKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "route").ESC(k.Tenant).ESC(k.Domain).End()
 }
-
 func ParseRouteKey(key string) (RouteKey, error) {
 	r := fold.ReadKey(key, "route")
 	return fold.ParsedKey(&r, RouteKey{Tenant: r.ESC("tenant"), Domain: r.ESC("domain")})
 }
-
 func RouteKeyOf(m *foldtestv1.Route) (RouteKey, error) {
 	return RouteKey{Tenant: m.GetTenant(), Domain: m.GetDomain()}, nil
 }
@@ -302,11 +300,9 @@ func RouteByTenant(tenant_ string) RoutePrefix { return fold.PrefixOf(RouteKey{T
 func RegisterRoute(b *fold.Builder, opts_ ...RouteOption) (RouteTable, error) {
 	return fold.RegisterAs[RouteTable](b, RouteDesc, opts_...)
 }
-
 func NewRouteWriter(b fold.Bucket, opts_ ...fold.WriterOption) RouteWriter {
 	return RouteWriter{fold.NewWriter(b, RouteDesc, opts_...)}
 }
-
 func WithRouteHooks(h RouteHooks) RouteOption {
 	return fold.HooksOf[RouteHookFuncs](h, RouteHooks.LoadRoute, RouteHooks.ApplyRoute)
 }
@@ -329,12 +325,10 @@ func (h RouteHookFuncs) ApplyRoute(ctx context.Context, events []RouteEvent) err
 func (k RouteMetaKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "route").ESC(k.Tenant).ESC(k.Domain).Lit("meta").End()
 }
-
 func ParseRouteMetaKey(key string) (RouteMetaKey, error) {
 	r := fold.ReadKey(key, "route")
 	return fold.ParsedKey(&r, RouteMetaKey{Tenant: r.ESC("tenant"), Domain: r.ESC("domain")}, "meta")
 }
-
 func RouteMetaKeyOf(m *foldtestv1.RouteMeta) (RouteMetaKey, error) {
 	return RouteMetaKey{Tenant: m.GetTenant(), Domain: m.GetDomain()}, nil
 }
@@ -348,11 +342,9 @@ func RouteMetaByTenant(tenant_ string) RouteMetaPrefix {
 func RegisterRouteMeta(b *fold.Builder, opts_ ...RouteMetaOption) (RouteMetaTable, error) {
 	return fold.RegisterAs[RouteMetaTable](b, RouteMetaDesc, opts_...)
 }
-
 func NewRouteMetaWriter(b fold.Bucket, opts_ ...fold.WriterOption) RouteMetaWriter {
 	return RouteMetaWriter{fold.NewWriter(b, RouteMetaDesc, opts_...)}
 }
-
 func WithRouteMetaHooks(h RouteMetaHooks) RouteMetaOption {
 	return fold.HooksOf[RouteMetaHookFuncs](h, RouteMetaHooks.LoadRouteMeta, RouteMetaHooks.ApplyRouteMeta)
 }
@@ -377,12 +369,10 @@ func (h RouteMetaHookFuncs) ApplyRouteMeta(ctx context.Context, events []RouteMe
 func (k SettingsKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "settings").End()
 }
-
 func ParseSettingsKey(key string) (SettingsKey, error) {
 	r := fold.ReadKey(key, "settings")
 	return fold.ParsedKey(&r, SettingsKey{})
 }
-
 func SettingsKeyOf(m *foldtestv1.Settings) (SettingsKey, error) {
 	return SettingsKey{}, nil
 }
@@ -393,11 +383,9 @@ func SettingsAll() SettingsPrefix { return fold.PrefixOf(SettingsKey{}, 1) }
 func RegisterSettings(b *fold.Builder, opts_ ...SettingsOption) (SettingsTable, error) {
 	return fold.RegisterAs[SettingsTable](b, SettingsDesc, opts_...)
 }
-
 func NewSettingsWriter(b fold.Bucket, opts_ ...fold.WriterOption) SettingsWriter {
 	return SettingsWriter{fold.NewWriter(b, SettingsDesc, opts_...)}
 }
-
 func WithSettingsHooks(h SettingsHooks) SettingsOption {
 	return fold.HooksOf[SettingsHookFuncs](h, SettingsHooks.LoadSettings, SettingsHooks.ApplySettings)
 }
@@ -420,12 +408,10 @@ func (h SettingsHookFuncs) ApplySettings(ctx context.Context, events []SettingsE
 func (k SessionKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "session").ESC(k.Region).Int(k.ID).End()
 }
-
 func ParseSessionKey(key string) (SessionKey, error) {
 	r := fold.ReadKey(key, "session")
 	return fold.ParsedKey(&r, SessionKey{Region: r.ESC("region"), ID: fold.ReadInt[int64](&r, "id")})
 }
-
 func SessionKeyOf(m *foldtestv1.Session) (SessionKey, error) {
 	return SessionKey{Region: m.GetRegion(), ID: m.GetId()}, nil
 }
@@ -439,11 +425,9 @@ func SessionByRegion(region_ string) SessionPrefix {
 func RegisterSession(b *fold.Builder, opts_ ...SessionOption) (SessionTable, error) {
 	return fold.RegisterAs[SessionTable](b, SessionDesc, opts_...)
 }
-
 func NewSessionWriter(b fold.Bucket, opts_ ...fold.WriterOption) SessionWriter {
 	return SessionWriter{fold.NewWriter(b, SessionDesc, opts_...)}
 }
-
 func WithSessionHooks(h SessionHooks) SessionOption {
 	return fold.HooksOf[SessionHookFuncs](h, SessionHooks.LoadSession, SessionHooks.ApplySession)
 }
@@ -466,12 +450,10 @@ func (h SessionHookFuncs) ApplySession(ctx context.Context, events []SessionEven
 func (k DroppedKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "dropped").Uint(uint64(k.ID)).End()
 }
-
 func ParseDroppedKey(key string) (DroppedKey, error) {
 	r := fold.ReadKey(key, "dropped")
 	return fold.ParsedKey(&r, DroppedKey{ID: fold.ReadInt[uint32](&r, "id")})
 }
-
 func DroppedKeyOf(m *foldtestv1.Dropped) (DroppedKey, error) {
 	return DroppedKey{ID: m.GetId()}, nil
 }
@@ -482,11 +464,9 @@ func DroppedAll() DroppedPrefix { return fold.PrefixOf(DroppedKey{}, 1) }
 func RegisterDropped(b *fold.Builder, opts_ ...DroppedOption) (DroppedTable, error) {
 	return fold.RegisterAs[DroppedTable](b, DroppedDesc, opts_...)
 }
-
 func NewDroppedWriter(b fold.Bucket, opts_ ...fold.WriterOption) DroppedWriter {
 	return DroppedWriter{fold.NewWriter(b, DroppedDesc, opts_...)}
 }
-
 func WithDroppedHooks(h DroppedHooks) DroppedOption {
 	return fold.HooksOf[DroppedHookFuncs](h, DroppedHooks.LoadDropped, DroppedHooks.ApplyDropped)
 }
@@ -509,12 +489,10 @@ func (h DroppedHookFuncs) ApplyDropped(ctx context.Context, events []DroppedEven
 func (k HaltedKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "halted").Hex(k.ID).End()
 }
-
 func ParseHaltedKey(key string) (HaltedKey, error) {
 	r := fold.ReadKey(key, "halted")
 	return fold.ParsedKey(&r, HaltedKey{ID: r.Hex("id")})
 }
-
 func HaltedKeyOf(m *foldtestv1.Halted) (HaltedKey, error) {
 	return HaltedKey{ID: string(m.GetId())}, nil
 }
@@ -525,11 +503,9 @@ func HaltedAll() HaltedPrefix { return fold.PrefixOf(HaltedKey{}, 1) }
 func RegisterHalted(b *fold.Builder, opts_ ...HaltedOption) (HaltedTable, error) {
 	return fold.RegisterAs[HaltedTable](b, HaltedDesc, opts_...)
 }
-
 func NewHaltedWriter(b fold.Bucket, opts_ ...fold.WriterOption) HaltedWriter {
 	return HaltedWriter{fold.NewWriter(b, HaltedDesc, opts_...)}
 }
-
 func WithHaltedHooks(h HaltedHooks) HaltedOption {
 	return fold.HooksOf[HaltedHookFuncs](h, HaltedHooks.LoadHalted, HaltedHooks.ApplyHalted)
 }
@@ -552,12 +528,10 @@ func (h HaltedHookFuncs) ApplyHalted(ctx context.Context, events []HaltedEvent) 
 func (k DocKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "doc").Tail(k.Path).End()
 }
-
 func ParseDocKey(key string) (DocKey, error) {
 	r := fold.ReadKey(key, "doc")
 	return fold.ParsedKey(&r, DocKey{Path: r.Tail("path")})
 }
-
 func DocKeyOf(m *foldtestv1.Doc) (DocKey, error) {
 	return DocKey{Path: m.GetPath()}, nil
 }
@@ -568,11 +542,9 @@ func DocAll() DocPrefix { return fold.PrefixOf(DocKey{}, 1) }
 func RegisterDoc(b *fold.Builder, opts_ ...DocOption) (DocTable, error) {
 	return fold.RegisterAs[DocTable](b, DocDesc, opts_...)
 }
-
 func NewDocWriter(b fold.Bucket, opts_ ...fold.WriterOption) DocWriter {
 	return DocWriter{fold.NewWriter(b, DocDesc, opts_...)}
 }
-
 func WithDocHooks(h DocHooks) DocOption {
 	return fold.HooksOf[DocHookFuncs](h, DocHooks.LoadDoc, DocHooks.ApplyDoc)
 }
@@ -595,12 +567,10 @@ func (h DocHookFuncs) ApplyDoc(ctx context.Context, events []DocEvent) error {
 func (k UnsetKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "unset").Uint(uint64(k.ID)).End()
 }
-
 func ParseUnsetKey(key string) (UnsetKey, error) {
 	r := fold.ReadKey(key, "unset")
 	return fold.ParsedKey(&r, UnsetKey{ID: fold.ReadInt[uint32](&r, "id")})
 }
-
 func UnsetKeyOf(m *foldtestv1.Unset) (UnsetKey, error) {
 	f := fold.RequiredFields(m, "id")
 	return fold.FieldsKey(&f, UnsetKey{ID: m.GetId()})
@@ -612,11 +582,9 @@ func UnsetAll() UnsetPrefix { return fold.PrefixOf(UnsetKey{}, 1) }
 func RegisterUnset(b *fold.Builder, opts_ ...UnsetOption) (UnsetTable, error) {
 	return fold.RegisterAs[UnsetTable](b, UnsetDesc, opts_...)
 }
-
 func NewUnsetWriter(b fold.Bucket, opts_ ...fold.WriterOption) UnsetWriter {
 	return UnsetWriter{fold.NewWriter(b, UnsetDesc, opts_...)}
 }
-
 func WithUnsetHooks(h UnsetHooks) UnsetOption {
 	return fold.HooksOf[UnsetHookFuncs](h, UnsetHooks.LoadUnset, UnsetHooks.ApplyUnset)
 }
@@ -639,12 +607,10 @@ func (h UnsetHookFuncs) ApplyUnset(ctx context.Context, events []UnsetEvent) err
 func (k ForeignKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "foreign").ESC(k.ID).End()
 }
-
 func ParseForeignKey(key string) (ForeignKey, error) {
 	r := fold.ReadKey(key, "foreign")
 	return fold.ParsedKey(&r, ForeignKey{ID: r.ESC("id")})
 }
-
 func ForeignKeyOf(m *foldtestv1.Foreign) (ForeignKey, error) {
 	return ForeignKey{ID: m.GetId()}, nil
 }
@@ -655,11 +621,9 @@ func ForeignAll() ForeignPrefix { return fold.PrefixOf(ForeignKey{}, 1) }
 func RegisterForeign(b *fold.Builder, opts_ ...ForeignOption) (ForeignTable, error) {
 	return fold.RegisterAs[ForeignTable](b, ForeignDesc, opts_...)
 }
-
 func NewForeignWriter(b fold.Bucket, opts_ ...fold.WriterOption) ForeignWriter {
 	return ForeignWriter{fold.NewWriter(b, ForeignDesc, opts_...)}
 }
-
 func WithForeignHooks(h ForeignHooks) ForeignOption {
 	return fold.HooksOf[ForeignHookFuncs](h, ForeignHooks.LoadForeign, ForeignHooks.ApplyForeign)
 }
@@ -682,12 +646,10 @@ func (h ForeignHookFuncs) ApplyForeign(ctx context.Context, events []ForeignEven
 func (k OverlappingKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "route").ESC(k.A).ESC(k.B).End()
 }
-
 func ParseOverlappingKey(key string) (OverlappingKey, error) {
 	r := fold.ReadKey(key, "route")
 	return fold.ParsedKey(&r, OverlappingKey{A: r.ESC("a"), B: r.ESC("b")})
 }
-
 func OverlappingKeyOf(m *foldtestv1.Overlapping) (OverlappingKey, error) {
 	return OverlappingKey{A: m.GetA(), B: m.GetB()}, nil
 }
@@ -699,11 +661,9 @@ func OverlappingByA(a_ string) OverlappingPrefix { return fold.PrefixOf(Overlapp
 func RegisterOverlapping(b *fold.Builder, opts_ ...OverlappingOption) (OverlappingTable, error) {
 	return fold.RegisterAs[OverlappingTable](b, OverlappingDesc, opts_...)
 }
-
 func NewOverlappingWriter(b fold.Bucket, opts_ ...fold.WriterOption) OverlappingWriter {
 	return OverlappingWriter{fold.NewWriter(b, OverlappingDesc, opts_...)}
 }
-
 func WithOverlappingHooks(h OverlappingHooks) OverlappingOption {
 	return fold.HooksOf[OverlappingHookFuncs](h, OverlappingHooks.LoadOverlapping, OverlappingHooks.ApplyOverlapping)
 }

@@ -44,12 +44,10 @@ var RouteDesc = fold.DescOf(ParseRouteKey, RouteKeyOf)
 func (k RouteKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "route2").Uint(uint64(k.ID)).End()
 }
-
 func ParseRouteKey(key string) (RouteKey, error) {
 	r := fold.ReadKey(key, "route2")
 	return fold.ParsedKey(&r, RouteKey{ID: fold.ReadInt[uint32](&r, "id")})
 }
-
 func RouteKeyOf(m *foldtestv2.Route) (RouteKey, error) {
 	return RouteKey{ID: m.GetId()}, nil
 }
@@ -60,11 +58,9 @@ func RouteAll() RoutePrefix { return fold.PrefixOf(RouteKey{}, 1) }
 func RegisterRoute(b *fold.Builder, opts_ ...RouteOption) (RouteTable, error) {
 	return fold.RegisterAs[RouteTable](b, RouteDesc, opts_...)
 }
-
 func NewRouteWriter(b fold.Bucket, opts_ ...fold.WriterOption) RouteWriter {
 	return RouteWriter{fold.NewWriter(b, RouteDesc, opts_...)}
 }
-
 func WithRouteHooks(h RouteHooks) RouteOption {
 	return fold.HooksOf[RouteHookFuncs](h, RouteHooks.LoadRoute, RouteHooks.ApplyRoute)
 }

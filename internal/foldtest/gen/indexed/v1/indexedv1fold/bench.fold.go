@@ -71,12 +71,10 @@ var (
 func (k RouteOneKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "route").ESC(k.Tenant).ESC(k.Domain).End()
 }
-
 func ParseRouteOneKey(key string) (RouteOneKey, error) {
 	r := fold.ReadKey(key, "route")
 	return fold.ParsedKey(&r, RouteOneKey{Tenant: r.ESC("tenant"), Domain: r.ESC("domain")})
 }
-
 func RouteOneKeyOf(m *indexedv1.RouteOne) (RouteOneKey, error) {
 	return RouteOneKey{Tenant: m.GetTenant(), Domain: m.GetDomain()}, nil
 }
@@ -90,11 +88,9 @@ func RouteOneByTenant(tenant_ string) RouteOnePrefix {
 func RegisterRouteOne(b *fold.Builder, opts_ ...RouteOneOption) (RouteOneTable, error) {
 	return fold.RegisterAs[RouteOneTable](b, RouteOneDesc, opts_...)
 }
-
 func NewRouteOneWriter(b fold.Bucket, opts_ ...fold.WriterOption) RouteOneWriter {
 	return RouteOneWriter{fold.NewWriter(b, RouteOneDesc, opts_...)}
 }
-
 func WithRouteOneHooks(h RouteOneHooks) RouteOneOption {
 	return fold.HooksOf[RouteOneHookFuncs](h, RouteOneHooks.LoadRouteOne, RouteOneHooks.ApplyRouteOne)
 }
@@ -127,12 +123,10 @@ func (t RouteOneTable) CountByDomain(ctx context.Context, domain_ string) (uint6
 func (k RouteThreeKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "route").ESC(k.Tenant).ESC(k.Domain).End()
 }
-
 func ParseRouteThreeKey(key string) (RouteThreeKey, error) {
 	r := fold.ReadKey(key, "route")
 	return fold.ParsedKey(&r, RouteThreeKey{Tenant: r.ESC("tenant"), Domain: r.ESC("domain")})
 }
-
 func RouteThreeKeyOf(m *indexedv1.RouteThree) (RouteThreeKey, error) {
 	return RouteThreeKey{Tenant: m.GetTenant(), Domain: m.GetDomain()}, nil
 }
@@ -146,11 +140,9 @@ func RouteThreeByTenant(tenant_ string) RouteThreePrefix {
 func RegisterRouteThree(b *fold.Builder, opts_ ...RouteThreeOption) (RouteThreeTable, error) {
 	return fold.RegisterAs[RouteThreeTable](b, RouteThreeDesc, opts_...)
 }
-
 func NewRouteThreeWriter(b fold.Bucket, opts_ ...fold.WriterOption) RouteThreeWriter {
 	return RouteThreeWriter{fold.NewWriter(b, RouteThreeDesc, opts_...)}
 }
-
 func WithRouteThreeHooks(h RouteThreeHooks) RouteThreeOption {
 	return fold.HooksOf[RouteThreeHookFuncs](h, RouteThreeHooks.LoadRouteThree, RouteThreeHooks.ApplyRouteThree)
 }

@@ -183,12 +183,10 @@ var (
 func (k HostKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "host").ESC(k.Region).ESC(k.Name).End()
 }
-
 func ParseHostKey(key string) (HostKey, error) {
 	r := fold.ReadKey(key, "host")
 	return fold.ParsedKey(&r, HostKey{Region: r.ESC("region"), Name: r.ESC("name")})
 }
-
 func HostKeyOf(m *indexedv1.Host) (HostKey, error) {
 	return HostKey{Region: m.GetRegion(), Name: m.GetName()}, nil
 }
@@ -200,11 +198,9 @@ func HostByRegion(region_ string) HostPrefix { return fold.PrefixOf(HostKey{Regi
 func RegisterHost(b *fold.Builder, opts_ ...HostOption) (HostTable, error) {
 	return fold.RegisterAs[HostTable](b, HostDesc, opts_...)
 }
-
 func NewHostWriter(b fold.Bucket, opts_ ...fold.WriterOption) HostWriter {
 	return HostWriter{fold.NewWriter(b, HostDesc, opts_...)}
 }
-
 func WithHostHooks(h HostHooks) HostOption {
 	return fold.HooksOf[HostHookFuncs](h, HostHooks.LoadHost, HostHooks.ApplyHost)
 }
@@ -290,12 +286,10 @@ func (t HostTable) CountByChoice(ctx context.Context, word_ string) (uint64, err
 func (k HostNoteKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "host").ESC(k.Region).ESC(k.Name).Lit("note").End()
 }
-
 func ParseHostNoteKey(key string) (HostNoteKey, error) {
 	r := fold.ReadKey(key, "host")
 	return fold.ParsedKey(&r, HostNoteKey{Region: r.ESC("region"), Name: r.ESC("name")}, "note")
 }
-
 func HostNoteKeyOf(m *indexedv1.HostNote) (HostNoteKey, error) {
 	return HostNoteKey{Region: m.GetRegion(), Name: m.GetName()}, nil
 }
@@ -309,11 +303,9 @@ func HostNoteByRegion(region_ string) HostNotePrefix {
 func RegisterHostNote(b *fold.Builder, opts_ ...HostNoteOption) (HostNoteTable, error) {
 	return fold.RegisterAs[HostNoteTable](b, HostNoteDesc, opts_...)
 }
-
 func NewHostNoteWriter(b fold.Bucket, opts_ ...fold.WriterOption) HostNoteWriter {
 	return HostNoteWriter{fold.NewWriter(b, HostNoteDesc, opts_...)}
 }
-
 func WithHostNoteHooks(h HostNoteHooks) HostNoteOption {
 	return fold.HooksOf[HostNoteHookFuncs](h, HostNoteHooks.LoadHostNote, HostNoteHooks.ApplyHostNote)
 }
@@ -346,12 +338,10 @@ func (t HostNoteTable) CountByNode(ctx context.Context, nodeID_ string) (uint64,
 func (k TaggedKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "tagged").Uint(uint64(k.ID)).End()
 }
-
 func ParseTaggedKey(key string) (TaggedKey, error) {
 	r := fold.ReadKey(key, "tagged")
 	return fold.ParsedKey(&r, TaggedKey{ID: fold.ReadInt[uint32](&r, "id")})
 }
-
 func TaggedKeyOf(m *indexedv1.Tagged) (TaggedKey, error) {
 	return TaggedKey{ID: m.GetId()}, nil
 }
@@ -362,11 +352,9 @@ func TaggedAll() TaggedPrefix { return fold.PrefixOf(TaggedKey{}, 1) }
 func RegisterTagged(b *fold.Builder, opts_ ...TaggedOption) (TaggedTable, error) {
 	return fold.RegisterAs[TaggedTable](b, TaggedDesc, opts_...)
 }
-
 func NewTaggedWriter(b fold.Bucket, opts_ ...fold.WriterOption) TaggedWriter {
 	return TaggedWriter{fold.NewWriter(b, TaggedDesc, opts_...)}
 }
-
 func WithTaggedHooks(h TaggedHooks) TaggedOption {
 	return fold.HooksOf[TaggedHookFuncs](h, TaggedHooks.LoadTagged, TaggedHooks.ApplyTagged)
 }
@@ -413,14 +401,12 @@ func (t TaggedTable) CountByPort(ctx context.Context, ports_ int32) (uint64, err
 func (k LeaseKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "lease").DecimalInt(k.SpecZone).UUID(k.ID).Span("at", k.At).End()
 }
-
 func ParseLeaseKey(key string) (LeaseKey, error) {
 	r := fold.ReadKey(key, "lease")
 	return fold.ParsedKey(&r, LeaseKey{
 		SpecZone: fold.ReadDecimal[int64](&r, "spec.zone"), ID: r.UUID("id"), At: r.Span("at"),
 	})
 }
-
 func LeaseKeyOf(m *indexedv1.Lease) (LeaseKey, error) {
 	f := fold.RequiredFields(m, "spec.zone", "at")
 	return fold.FieldsKey(&f, LeaseKey{
@@ -440,11 +426,9 @@ func LeaseBySpecZoneID(specZone_ int64, id_ [16]byte) LeasePrefix {
 func RegisterLease(b *fold.Builder, opts_ ...LeaseOption) (LeaseTable, error) {
 	return fold.RegisterUnorderedAs[LeaseTable](b, LeaseDesc, opts_...)
 }
-
 func NewLeaseWriter(b fold.Bucket, opts_ ...fold.WriterOption) LeaseWriter {
 	return LeaseWriter{fold.NewWriter(b, LeaseDesc, opts_...)}
 }
-
 func WithLeaseHooks(h LeaseHooks) LeaseOption {
 	return fold.HooksOf[LeaseHookFuncs](h, LeaseHooks.LoadLease, LeaseHooks.ApplyLease)
 }
@@ -503,12 +487,10 @@ func (t LeaseTable) CountByShelf(ctx context.Context, specShelf_ string) (uint64
 func (k ModeKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "mode").End()
 }
-
 func ParseModeKey(key string) (ModeKey, error) {
 	r := fold.ReadKey(key, "mode")
 	return fold.ParsedKey(&r, ModeKey{})
 }
-
 func ModeKeyOf(m *indexedv1.Mode) (ModeKey, error) {
 	return ModeKey{}, nil
 }
@@ -519,11 +501,9 @@ func ModeAll() ModePrefix { return fold.PrefixOf(ModeKey{}, 1) }
 func RegisterMode(b *fold.Builder, opts_ ...ModeOption) (ModeTable, error) {
 	return fold.RegisterAs[ModeTable](b, ModeDesc, opts_...)
 }
-
 func NewModeWriter(b fold.Bucket, opts_ ...fold.WriterOption) ModeWriter {
 	return ModeWriter{fold.NewWriter(b, ModeDesc, opts_...)}
 }
-
 func WithModeHooks(h ModeHooks) ModeOption {
 	return fold.HooksOf[ModeHookFuncs](h, ModeHooks.LoadMode, ModeHooks.ApplyMode)
 }
@@ -556,12 +536,10 @@ func (t ModeTable) CountByOn(ctx context.Context, on_ bool) (uint64, error) {
 func (k PlainKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "plain").Uint(uint64(k.ID)).End()
 }
-
 func ParsePlainKey(key string) (PlainKey, error) {
 	r := fold.ReadKey(key, "plain")
 	return fold.ParsedKey(&r, PlainKey{ID: fold.ReadInt[uint32](&r, "id")})
 }
-
 func PlainKeyOf(m *indexedv1.Plain) (PlainKey, error) {
 	return PlainKey{ID: m.GetId()}, nil
 }
@@ -572,11 +550,9 @@ func PlainAll() PlainPrefix { return fold.PrefixOf(PlainKey{}, 1) }
 func RegisterPlain(b *fold.Builder, opts_ ...PlainOption) (PlainTable, error) {
 	return fold.RegisterAs[PlainTable](b, PlainDesc, opts_...)
 }
-
 func NewPlainWriter(b fold.Bucket, opts_ ...fold.WriterOption) PlainWriter {
 	return PlainWriter{fold.NewWriter(b, PlainDesc, opts_...)}
 }
-
 func WithPlainHooks(h PlainHooks) PlainOption {
 	return fold.HooksOf[PlainHookFuncs](h, PlainHooks.LoadPlain, PlainHooks.ApplyPlain)
 }

@@ -52,7 +52,6 @@ var LegacyDesc = fold.NewDesc(fold.DescConfig[LegacyKey, *indexedv1.Legacy]{
 func (k LegacyKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "legacy").Uint(uint64(k.Shard)).Uint(uint64(k.ID)).End()
 }
-
 func ParseLegacyKey(key string) (LegacyKey, error) {
 	r := fold.ReadKey(key, "legacy")
 	return fold.ParsedKey(&r, LegacyKey{
@@ -67,11 +66,9 @@ func LegacyByShard(shard_ uint32) LegacyPrefix { return fold.PrefixOf(LegacyKey{
 func RegisterLegacy(b *fold.Builder, opts_ ...LegacyOption) (LegacyTable, error) {
 	return fold.RegisterAs[LegacyTable](b, LegacyDesc, opts_...)
 }
-
 func NewLegacyWriter(b fold.Bucket, opts_ ...fold.WriterOption) LegacyWriter {
 	return LegacyWriter{fold.NewKeyedWriter(b, LegacyDesc, opts_...)}
 }
-
 func WithLegacyHooks(h LegacyHooks) LegacyOption {
 	return fold.HooksOf[LegacyHookFuncs](h, LegacyHooks.LoadLegacy, LegacyHooks.ApplyLegacy)
 }

@@ -139,7 +139,6 @@ func (k TextsKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "texts").ESC(k.Esc).Verbatim("verbatim", k.Verbatim).Hex(k.Hex).Hex(k.Bin).
 		ESC(k.Raw).Tail(k.Tail).End()
 }
-
 func ParseTextsKey(key string) (TextsKey, error) {
 	r := fold.ReadKey(key, "texts")
 	return fold.ParsedKey(&r, TextsKey{
@@ -147,11 +146,10 @@ func ParseTextsKey(key string) (TextsKey, error) {
 		Tail: r.Tail("tail"),
 	})
 }
-
 func TextsKeyOf(m *judgev1.Texts) (TextsKey, error) {
 	return TextsKey{
-		Esc: m.GetEsc(), Verbatim: m.GetVerbatim(), Hex: m.GetHex(), Bin: string(m.GetBin()),
-		Raw: string(m.GetRaw()), Tail: m.GetTail(),
+		Esc: m.GetEsc(), Verbatim: m.GetVerbatim(), Hex: m.GetHex(), Bin: string(m.GetBin()), Raw: string(m.GetRaw()),
+		Tail: m.GetTail(),
 	}, nil
 }
 
@@ -174,11 +172,9 @@ func TextsByEscVerbatimHexBinRaw(esc_, verbatim_, hex_, bin_, raw_ string) Texts
 func RegisterTexts(b *fold.Builder, opts_ ...TextsOption) (TextsTable, error) {
 	return fold.RegisterAs[TextsTable](b, TextsDesc, opts_...)
 }
-
 func NewTextsWriter(b fold.Bucket, opts_ ...fold.WriterOption) TextsWriter {
 	return TextsWriter{fold.NewWriter(b, TextsDesc, opts_...)}
 }
-
 func WithTextsHooks(h TextsHooks) TextsOption {
 	return fold.HooksOf[TextsHookFuncs](h, TextsHooks.LoadTexts, TextsHooks.ApplyTexts)
 }
@@ -202,7 +198,6 @@ func (k FilledTextsKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "filled").ESC(k.Esc).Verbatim("verbatim", k.Verbatim).Hex(k.Hex).Hex(k.Bin).
 		ESC(k.Raw).Tail(k.Tail).End()
 }
-
 func ParseFilledTextsKey(key string) (FilledTextsKey, error) {
 	r := fold.ReadKey(key, "filled")
 	return fold.ParsedKey(&r, FilledTextsKey{
@@ -210,11 +205,10 @@ func ParseFilledTextsKey(key string) (FilledTextsKey, error) {
 		Tail: r.Tail("tail"),
 	})
 }
-
 func FilledTextsKeyOf(m *judgev1.FilledTexts) (FilledTextsKey, error) {
 	return FilledTextsKey{
-		Esc: m.GetEsc(), Verbatim: m.GetVerbatim(), Hex: m.GetHex(), Bin: string(m.GetBin()),
-		Raw: string(m.GetRaw()), Tail: m.GetTail(),
+		Esc: m.GetEsc(), Verbatim: m.GetVerbatim(), Hex: m.GetHex(), Bin: string(m.GetBin()), Raw: string(m.GetRaw()),
+		Tail: m.GetTail(),
 	}, nil
 }
 
@@ -239,11 +233,9 @@ func FilledTextsByEscVerbatimHexBinRaw(esc_, verbatim_, hex_, bin_, raw_ string)
 func RegisterFilledTexts(b *fold.Builder, opts_ ...FilledTextsOption) (FilledTextsTable, error) {
 	return fold.RegisterAs[FilledTextsTable](b, FilledTextsDesc, opts_...)
 }
-
 func NewFilledTextsWriter(b fold.Bucket, opts_ ...fold.WriterOption) FilledTextsWriter {
 	return FilledTextsWriter{fold.NewWriter(b, FilledTextsDesc, opts_...)}
 }
-
 func WithFilledTextsHooks(h FilledTextsHooks) FilledTextsOption {
 	return fold.HooksOf[FilledTextsHookFuncs](h, FilledTextsHooks.LoadFilledTexts, FilledTextsHooks.ApplyFilledTexts)
 }
@@ -274,12 +266,10 @@ func (h FilledTextsHookFuncs) ApplyFilledTexts(ctx context.Context, events []Fil
 func (k FilledHexKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "fillhex").Hex(k.Hex).End()
 }
-
 func ParseFilledHexKey(key string) (FilledHexKey, error) {
 	r := fold.ReadKey(key, "fillhex")
 	return fold.ParsedKey(&r, FilledHexKey{Hex: r.Hex("hex")})
 }
-
 func FilledHexKeyOf(m *judgev1.FilledHex) (FilledHexKey, error) {
 	return FilledHexKey{Hex: m.GetHex()}, nil
 }
@@ -290,11 +280,9 @@ func FilledHexAll() FilledHexPrefix { return fold.PrefixOf(FilledHexKey{}, 1) }
 func RegisterFilledHex(b *fold.Builder, opts_ ...FilledHexOption) (FilledHexTable, error) {
 	return fold.RegisterAs[FilledHexTable](b, FilledHexDesc, opts_...)
 }
-
 func NewFilledHexWriter(b fold.Bucket, opts_ ...fold.WriterOption) FilledHexWriter {
 	return FilledHexWriter{fold.NewWriter(b, FilledHexDesc, opts_...)}
 }
-
 func WithFilledHexHooks(h FilledHexHooks) FilledHexOption {
 	return fold.HooksOf[FilledHexHookFuncs](h, FilledHexHooks.LoadFilledHex, FilledHexHooks.ApplyFilledHex)
 }
@@ -317,10 +305,9 @@ func (h FilledHexHookFuncs) ApplyFilledHex(ctx context.Context, events []FilledH
 }
 
 func (k NumbersKey) AppendKey(dst []byte) ([]byte, error) {
-	return fold.WriteKey(dst, "numbers").Bool(k.On).Int(int64(k.Mode)).Int(int64(k.I32)).Int(k.S64).
-		Uint(k.U64).HexInt32(k.H32).HexUint64(k.H64).HexInt32(int32(k.Hmode)).End()
+	return fold.WriteKey(dst, "numbers").Bool(k.On).Int(int64(k.Mode)).Int(int64(k.I32)).Int(k.S64).Uint(k.U64).
+		HexInt32(k.H32).HexUint64(k.H64).HexInt32(int32(k.Hmode)).End()
 }
-
 func ParseNumbersKey(key string) (NumbersKey, error) {
 	r := fold.ReadKey(key, "numbers")
 	return fold.ParsedKey(&r, NumbersKey{
@@ -330,7 +317,6 @@ func ParseNumbersKey(key string) (NumbersKey, error) {
 		Hmode: fold.ReadHexInt[judgev1.Mode](&r, "hmode"),
 	})
 }
-
 func NumbersKeyOf(m *judgev1.Numbers) (NumbersKey, error) {
 	return NumbersKey{
 		On: m.GetOn(), Mode: m.GetMode(), I32: m.GetI32(), S64: m.GetS64(), U64: m.GetU64(), H32: m.GetH32(),
@@ -356,22 +342,16 @@ func NumbersByOnModeI32S64U64(on_ bool, mode_ judgev1.Mode, i32_ int32, s64_ int
 func NumbersByOnModeI32S64U64H32(on_ bool, mode_ judgev1.Mode, i32_ int32, s64_ int64, u64_ uint64, h32_ int32) NumbersPrefix {
 	return fold.PrefixOf(NumbersKey{On: on_, Mode: mode_, I32: i32_, S64: s64_, U64: u64_, H32: h32_}, 7)
 }
-func NumbersByOnModeI32S64U64H32H64(
-	on_ bool, mode_ judgev1.Mode, i32_ int32, s64_ int64, u64_ uint64, h32_ int32, h64_ uint64,
-) NumbersPrefix {
-	return fold.PrefixOf(NumbersKey{
-		On: on_, Mode: mode_, I32: i32_, S64: s64_, U64: u64_, H32: h32_, H64: h64_,
-	}, 8)
+func NumbersByOnModeI32S64U64H32H64(on_ bool, mode_ judgev1.Mode, i32_ int32, s64_ int64, u64_ uint64, h32_ int32, h64_ uint64) NumbersPrefix {
+	return fold.PrefixOf(NumbersKey{On: on_, Mode: mode_, I32: i32_, S64: s64_, U64: u64_, H32: h32_, H64: h64_}, 8)
 }
 
 func RegisterNumbers(b *fold.Builder, opts_ ...NumbersOption) (NumbersTable, error) {
 	return fold.RegisterAs[NumbersTable](b, NumbersDesc, opts_...)
 }
-
 func NewNumbersWriter(b fold.Bucket, opts_ ...fold.WriterOption) NumbersWriter {
 	return NumbersWriter{fold.NewWriter(b, NumbersDesc, opts_...)}
 }
-
 func WithNumbersHooks(h NumbersHooks) NumbersOption {
 	return fold.HooksOf[NumbersHookFuncs](h, NumbersHooks.LoadNumbers, NumbersHooks.ApplyNumbers)
 }

@@ -245,14 +245,12 @@ var (
 func (k TimesKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "times").Time("at", k.At).Span("inner.took", k.InnerTook).Int(k.AtSeconds).End()
 }
-
 func ParseTimesKey(key string) (TimesKey, error) {
 	r := fold.ReadKey(key, "times")
 	return fold.ParsedKey(&r, TimesKey{
 		At: r.Time("at"), InnerTook: r.Span("inner.took"), AtSeconds: fold.ReadInt[int64](&r, "at.seconds"),
 	})
 }
-
 func TimesKeyOf(m *judgev1.Times) (TimesKey, error) {
 	f := fold.RequiredFields(m, "at", "inner.took", "at.seconds")
 	return fold.FieldsKey(&f, TimesKey{
@@ -271,11 +269,9 @@ func TimesByAtInnerTook(at_ fold.Time, innerTook_ fold.Span) TimesPrefix {
 func RegisterTimes(b *fold.Builder, opts_ ...TimesOption) (TimesTable, error) {
 	return fold.RegisterAs[TimesTable](b, TimesDesc, opts_...)
 }
-
 func NewTimesWriter(b fold.Bucket, opts_ ...fold.WriterOption) TimesWriter {
 	return TimesWriter{fold.NewWriter(b, TimesDesc, opts_...)}
 }
-
 func WithTimesHooks(h TimesHooks) TimesOption {
 	return fold.HooksOf[TimesHookFuncs](h, TimesHooks.LoadTimes, TimesHooks.ApplyTimes)
 }
@@ -298,12 +294,10 @@ func (h TimesHookFuncs) ApplyTimes(ctx context.Context, events []TimesEvent) err
 func (k UuidsKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "uuids").UUID(k.UUIDText).UUID(k.UUIDBytes).End()
 }
-
 func ParseUuidsKey(key string) (UuidsKey, error) {
 	r := fold.ReadKey(key, "uuids")
 	return fold.ParsedKey(&r, UuidsKey{UUIDText: r.UUID("uuid_text"), UUIDBytes: r.UUID("uuid_bytes")})
 }
-
 func UuidsKeyOf(m *judgev1.Uuids) (UuidsKey, error) {
 	var f fold.KeyFields
 	return fold.FieldsKey(&f, UuidsKey{
@@ -320,11 +314,9 @@ func UuidsByUUIDText(uuidText_ [16]byte) UuidsPrefix {
 func RegisterUuids(b *fold.Builder, opts_ ...UuidsOption) (UuidsTable, error) {
 	return fold.RegisterAs[UuidsTable](b, UuidsDesc, opts_...)
 }
-
 func NewUuidsWriter(b fold.Bucket, opts_ ...fold.WriterOption) UuidsWriter {
 	return UuidsWriter{fold.NewWriter(b, UuidsDesc, opts_...)}
 }
-
 func WithUuidsHooks(h UuidsHooks) UuidsOption {
 	return fold.HooksOf[UuidsHookFuncs](h, UuidsHooks.LoadUuids, UuidsHooks.ApplyUuids)
 }
@@ -345,11 +337,9 @@ func (h UuidsHookFuncs) ApplyUuids(ctx context.Context, events []UuidsEvent) err
 }
 
 func (k PlainKey) AppendKey(dst []byte) ([]byte, error) {
-	return fold.WriteKey(dst, "plain").EnumName("mode", k.Mode.Descriptor(), k.Mode.Number()).
-		DecimalInt(int64(k.S32)).DecimalInt(k.I64).DecimalUint(uint64(k.U32)).DecimalUint(k.U64).
-		DecimalInt(int64(k.PlainMode)).End()
+	return fold.WriteKey(dst, "plain").EnumName("mode", k.Mode.Descriptor(), k.Mode.Number()).DecimalInt(int64(k.S32)).
+		DecimalInt(k.I64).DecimalUint(uint64(k.U32)).DecimalUint(k.U64).DecimalInt(int64(k.PlainMode)).End()
 }
-
 func ParsePlainKey(key string) (PlainKey, error) {
 	r := fold.ReadKey(key, "plain")
 	return fold.ParsedKey(&r, PlainKey{
@@ -358,12 +348,10 @@ func ParsePlainKey(key string) (PlainKey, error) {
 		U64: fold.ReadDecimal[uint64](&r, "u64"), PlainMode: fold.ReadDecimal[judgev1.Answer](&r, "plain_mode"),
 	})
 }
-
 func PlainKeyOf(m *judgev1.Plain) (PlainKey, error) {
 	f := fold.RequiredFields(m, "i64")
 	return fold.FieldsKey(&f, PlainKey{
-		Mode: m.GetMode(), S32: m.GetS32(), I64: m.GetI64(), U32: m.GetU32(), U64: m.GetU64(),
-		PlainMode: m.GetPlainMode(),
+		Mode: m.GetMode(), S32: m.GetS32(), I64: m.GetI64(), U32: m.GetU32(), U64: m.GetU64(), PlainMode: m.GetPlainMode(),
 	})
 }
 
@@ -386,11 +374,9 @@ func PlainByModeS32I64U32U64(mode_ judgev1.Answer, s32_ int32, i64_ int64, u32_ 
 func RegisterPlain(b *fold.Builder, opts_ ...PlainOption) (PlainTable, error) {
 	return fold.RegisterUnorderedAs[PlainTable](b, PlainDesc, opts_...)
 }
-
 func NewPlainWriter(b fold.Bucket, opts_ ...fold.WriterOption) PlainWriter {
 	return PlainWriter{fold.NewWriter(b, PlainDesc, opts_...)}
 }
-
 func WithPlainHooks(h PlainHooks) PlainOption {
 	return fold.HooksOf[PlainHookFuncs](h, PlainHooks.LoadPlain, PlainHooks.ApplyPlain)
 }
@@ -412,19 +398,15 @@ func (h PlainHookFuncs) ApplyPlain(ctx context.Context, events []PlainEvent) err
 
 func (k FilledKeysKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "filledkeys").UUID(k.UUIDText).UUID(k.UUIDBytes).Time("at", k.At).
-		Span("inner.took", k.InnerTook).EnumName("mode", k.Mode.Descriptor(), k.Mode.Number()).DecimalInt(k.N).
-		End()
+		Span("inner.took", k.InnerTook).EnumName("mode", k.Mode.Descriptor(), k.Mode.Number()).DecimalInt(k.N).End()
 }
-
 func ParseFilledKeysKey(key string) (FilledKeysKey, error) {
 	r := fold.ReadKey(key, "filledkeys")
 	return fold.ParsedKey(&r, FilledKeysKey{
-		UUIDText: r.UUID("uuid_text"), UUIDBytes: r.UUID("uuid_bytes"), At: r.Time("at"),
-		InnerTook: r.Span("inner.took"), Mode: fold.ReadEnumName[judgev1.Answer](&r, "mode"),
-		N: fold.ReadDecimal[int64](&r, "n"),
+		UUIDText: r.UUID("uuid_text"), UUIDBytes: r.UUID("uuid_bytes"), At: r.Time("at"), InnerTook: r.Span("inner.took"),
+		Mode: fold.ReadEnumName[judgev1.Answer](&r, "mode"), N: fold.ReadDecimal[int64](&r, "n"),
 	})
 }
-
 func FilledKeysKeyOf(m *judgev1.FilledKeys) (FilledKeysKey, error) {
 	f := fold.RequiredFields(m, "at", "inner.took")
 	return fold.FieldsKey(&f, FilledKeysKey{
@@ -448,9 +430,7 @@ func FilledKeysByUUIDTextUUIDBytesAt(uuidText_, uuidBytes_ [16]byte, at_ fold.Ti
 func FilledKeysByUUIDTextUUIDBytesAtInnerTook(
 	uuidText_, uuidBytes_ [16]byte, at_ fold.Time, innerTook_ fold.Span,
 ) FilledKeysPrefix {
-	return fold.PrefixOf(FilledKeysKey{
-		UUIDText: uuidText_, UUIDBytes: uuidBytes_, At: at_, InnerTook: innerTook_,
-	}, 5)
+	return fold.PrefixOf(FilledKeysKey{UUIDText: uuidText_, UUIDBytes: uuidBytes_, At: at_, InnerTook: innerTook_}, 5)
 }
 func FilledKeysByUUIDTextUUIDBytesAtInnerTookMode(
 	uuidText_, uuidBytes_ [16]byte, at_ fold.Time, innerTook_ fold.Span, mode_ judgev1.Answer,
@@ -463,11 +443,9 @@ func FilledKeysByUUIDTextUUIDBytesAtInnerTookMode(
 func RegisterFilledKeys(b *fold.Builder, opts_ ...FilledKeysOption) (FilledKeysTable, error) {
 	return fold.RegisterUnorderedAs[FilledKeysTable](b, FilledKeysDesc, opts_...)
 }
-
 func NewFilledKeysWriter(b fold.Bucket, opts_ ...fold.WriterOption) FilledKeysWriter {
 	return FilledKeysWriter{fold.NewWriter(b, FilledKeysDesc, opts_...)}
 }
-
 func WithFilledKeysHooks(h FilledKeysHooks) FilledKeysOption {
 	return fold.HooksOf[FilledKeysHookFuncs](h, FilledKeysHooks.LoadFilledKeys, FilledKeysHooks.ApplyFilledKeys)
 }
@@ -494,15 +472,12 @@ func (h FilledKeysHookFuncs) ApplyFilledKeys(ctx context.Context, events []Fille
 }
 
 func (k LeasesKey) AppendKey(dst []byte) ([]byte, error) {
-	return fold.WriteKey(dst, "leases").ESC(k.Region).ESC(k.Tenant).Time("since", k.Since).Uint(uint64(k.N)).
-		End()
+	return fold.WriteKey(dst, "leases").ESC(k.Region).ESC(k.Tenant).Time("since", k.Since).Uint(uint64(k.N)).End()
 }
-
 func ParseLeasesKey(key string) (LeasesKey, error) {
 	r := fold.ReadKey(key, "leases")
 	return fold.ParsedKey(&r, LeasesKey{
-		Region: r.ESC("region"), Tenant: r.ESC("tenant"), Since: r.Time("since"),
-		N: fold.ReadInt[uint32](&r, "n"),
+		Region: r.ESC("region"), Tenant: r.ESC("tenant"), Since: r.Time("since"), N: fold.ReadInt[uint32](&r, "n"),
 	})
 }
 
@@ -519,11 +494,9 @@ func LeasesByRegionTenantSince(region_, tenant_ string, since_ fold.Time) Leases
 func RegisterLeases(b *fold.Builder, opts_ ...LeasesOption) (LeasesTable, error) {
 	return fold.RegisterAs[LeasesTable](b, LeasesDesc, opts_...)
 }
-
 func NewLeasesWriter(b fold.Bucket, opts_ ...fold.WriterOption) LeasesWriter {
 	return LeasesWriter{fold.NewKeyedWriter(b, LeasesDesc, opts_...)}
 }
-
 func WithLeasesHooks(h LeasesHooks) LeasesOption {
 	return fold.HooksOf[LeasesHookFuncs](h, LeasesHooks.LoadLeases, LeasesHooks.ApplyLeases)
 }
@@ -546,7 +519,6 @@ func (h LeasesHookFuncs) ApplyLeases(ctx context.Context, events []LeasesEvent) 
 func (k FilledLeasesKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "filledleases").Hex(k.Region).ESC(k.Tenant).End()
 }
-
 func ParseFilledLeasesKey(key string) (FilledLeasesKey, error) {
 	r := fold.ReadKey(key, "filledleases")
 	return fold.ParsedKey(&r, FilledLeasesKey{Region: r.Hex("region"), Tenant: r.ESC("tenant")})
@@ -561,11 +533,9 @@ func FilledLeasesByRegion(region_ string) FilledLeasesPrefix {
 func RegisterFilledLeases(b *fold.Builder, opts_ ...FilledLeasesOption) (FilledLeasesTable, error) {
 	return fold.RegisterAs[FilledLeasesTable](b, FilledLeasesDesc, opts_...)
 }
-
 func NewFilledLeasesWriter(b fold.Bucket, opts_ ...fold.WriterOption) FilledLeasesWriter {
 	return FilledLeasesWriter{fold.NewKeyedWriter(b, FilledLeasesDesc, opts_...)}
 }
-
 func WithFilledLeasesHooks(h FilledLeasesHooks) FilledLeasesOption {
 	return fold.HooksOf[FilledLeasesHookFuncs](h, FilledLeasesHooks.LoadFilledLeases, FilledLeasesHooks.ApplyFilledLeases)
 }
@@ -596,7 +566,6 @@ func (h FilledLeasesHookFuncs) ApplyFilledLeases(ctx context.Context, events []F
 func (k KeyOnlyKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "keyonly").Hex(k.Region).Tail(k.Path).End()
 }
-
 func ParseKeyOnlyKey(key string) (KeyOnlyKey, error) {
 	r := fold.ReadKey(key, "keyonly")
 	return fold.ParsedKey(&r, KeyOnlyKey{Region: r.Hex("region"), Path: r.Tail("path")})
@@ -611,11 +580,9 @@ func KeyOnlyByRegion(region_ string) KeyOnlyPrefix {
 func RegisterKeyOnly(b *fold.Builder, opts_ ...KeyOnlyOption) (KeyOnlyTable, error) {
 	return fold.RegisterAs[KeyOnlyTable](b, KeyOnlyDesc, opts_...)
 }
-
 func NewKeyOnlyWriter(b fold.Bucket, opts_ ...fold.WriterOption) KeyOnlyWriter {
 	return KeyOnlyWriter{fold.NewKeyedWriter(b, KeyOnlyDesc, opts_...)}
 }
-
 func WithKeyOnlyHooks(h KeyOnlyHooks) KeyOnlyOption {
 	return fold.HooksOf[KeyOnlyHookFuncs](h, KeyOnlyHooks.LoadKeyOnly, KeyOnlyHooks.ApplyKeyOnly)
 }

@@ -47,12 +47,10 @@ var LazyDesc = fold.DescOf(ParseLazyKey, LazyKeyOf)
 func (k LazyKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "lazy").Int(int64(k.ID)).ESC(k.SpecName).End()
 }
-
 func ParseLazyKey(key string) (LazyKey, error) {
 	r := fold.ReadKey(key, "lazy")
 	return fold.ParsedKey(&r, LazyKey{ID: fold.ReadInt[int32](&r, "id"), SpecName: r.ESC("spec.name")})
 }
-
 func LazyKeyOf(m *judgev1.Lazy) (LazyKey, error) {
 	f := fold.RequiredFields(m, "spec.name")
 	return fold.FieldsKey(&f, LazyKey{ID: m.GetId(), SpecName: m.GetSpec().GetName()})
@@ -65,11 +63,9 @@ func LazyByID(id_ int32) LazyPrefix { return fold.PrefixOf(LazyKey{ID: id_}, 2) 
 func RegisterLazy(b *fold.Builder, opts_ ...LazyOption) (LazyTable, error) {
 	return fold.RegisterAs[LazyTable](b, LazyDesc, opts_...)
 }
-
 func NewLazyWriter(b fold.Bucket, opts_ ...fold.WriterOption) LazyWriter {
 	return LazyWriter{fold.NewWriter(b, LazyDesc, opts_...)}
 }
-
 func WithLazyHooks(h LazyHooks) LazyOption {
 	return fold.HooksOf[LazyHookFuncs](h, LazyHooks.LoadLazy, LazyHooks.ApplyLazy)
 }

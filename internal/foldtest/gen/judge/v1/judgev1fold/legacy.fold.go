@@ -80,18 +80,16 @@ var (
 )
 
 func (k LegacyKey) AppendKey(dst []byte) ([]byte, error) {
-	return fold.WriteKey(dst, "legacy").ESC(k.Name).Int(int64(k.Grade)).Int(k.SpecID).
-		Uint(uint64(k.SpecTargetU32)).End()
+	return fold.WriteKey(dst, "legacy").ESC(k.Name).Int(int64(k.Grade)).Int(k.SpecID).Uint(uint64(k.SpecTargetU32)).
+		End()
 }
-
 func ParseLegacyKey(key string) (LegacyKey, error) {
 	r := fold.ReadKey(key, "legacy")
 	return fold.ParsedKey(&r, LegacyKey{
-		Name: r.ESC("name"), Grade: fold.ReadInt[judgev1.Grade](&r, "grade"),
-		SpecID: fold.ReadInt[int64](&r, "spec.id"), SpecTargetU32: fold.ReadInt[uint32](&r, "spec.target.u32"),
+		Name: r.ESC("name"), Grade: fold.ReadInt[judgev1.Grade](&r, "grade"), SpecID: fold.ReadInt[int64](&r, "spec.id"),
+		SpecTargetU32: fold.ReadInt[uint32](&r, "spec.target.u32"),
 	})
 }
-
 func LegacyKeyOf(m *judgev1.Legacy) (LegacyKey, error) {
 	f := fold.RequiredFields(m, "name", "grade", "spec.id", "spec.target.u32")
 	return fold.FieldsKey(&f, LegacyKey{
@@ -113,11 +111,9 @@ func LegacyByNameGradeSpecID(name_ string, grade_ judgev1.Grade, specID_ int64) 
 func RegisterLegacy(b *fold.Builder, opts_ ...LegacyOption) (LegacyTable, error) {
 	return fold.RegisterAs[LegacyTable](b, LegacyDesc, opts_...)
 }
-
 func NewLegacyWriter(b fold.Bucket, opts_ ...fold.WriterOption) LegacyWriter {
 	return LegacyWriter{fold.NewWriter(b, LegacyDesc, opts_...)}
 }
-
 func WithLegacyHooks(h LegacyHooks) LegacyOption {
 	return fold.HooksOf[LegacyHookFuncs](h, LegacyHooks.LoadLegacy, LegacyHooks.ApplyLegacy)
 }
@@ -140,14 +136,10 @@ func (h LegacyHookFuncs) ApplyLegacy(ctx context.Context, events []LegacyEvent) 
 func (k LegacyFilledKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "legfill").Int(int64(k.Grade)).ESC(k.SpecID).End()
 }
-
 func ParseLegacyFilledKey(key string) (LegacyFilledKey, error) {
 	r := fold.ReadKey(key, "legfill")
-	return fold.ParsedKey(&r, LegacyFilledKey{
-		Grade: fold.ReadInt[judgev1.Grade](&r, "grade"), SpecID: r.ESC("spec.id"),
-	})
+	return fold.ParsedKey(&r, LegacyFilledKey{Grade: fold.ReadInt[judgev1.Grade](&r, "grade"), SpecID: r.ESC("spec.id")})
 }
-
 func LegacyFilledKeyOf(m *judgev1.LegacyFilled) (LegacyFilledKey, error) {
 	f := fold.RequiredFields(m, "grade", "spec.id")
 	return fold.FieldsKey(&f, LegacyFilledKey{Grade: m.GetGrade(), SpecID: m.GetSpec().GetId()})
@@ -162,11 +154,9 @@ func LegacyFilledByGrade(grade_ judgev1.Grade) LegacyFilledPrefix {
 func RegisterLegacyFilled(b *fold.Builder, opts_ ...LegacyFilledOption) (LegacyFilledTable, error) {
 	return fold.RegisterAs[LegacyFilledTable](b, LegacyFilledDesc, opts_...)
 }
-
 func NewLegacyFilledWriter(b fold.Bucket, opts_ ...fold.WriterOption) LegacyFilledWriter {
 	return LegacyFilledWriter{fold.NewWriter(b, LegacyFilledDesc, opts_...)}
 }
-
 func WithLegacyFilledHooks(h LegacyFilledHooks) LegacyFilledOption {
 	return fold.HooksOf[LegacyFilledHookFuncs](h, LegacyFilledHooks.LoadLegacyFilled, LegacyFilledHooks.ApplyLegacyFilled)
 }

@@ -45,12 +45,10 @@ var ThingDesc = fold.DescOf(ParseThingKey, ThingKeyOf)
 func (k ThingKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "thing").Int(int64(k.Kind)).ESC(k.Name).End()
 }
-
 func ParseThingKey(key string) (ThingKey, error) {
 	r := fold.ReadKey(key, "thing")
 	return fold.ParsedKey(&r, ThingKey{Kind: fold.ReadInt[Kind](&r, "kind"), Name: r.ESC("name")})
 }
-
 func ThingKeyOf(m *Thing) (ThingKey, error) {
 	return ThingKey{Kind: m.GetKind(), Name: m.GetName()}, nil
 }
@@ -62,11 +60,9 @@ func ThingByKind(kind_ Kind) ThingPrefix { return fold.PrefixOf(ThingKey{Kind: k
 func RegisterThing(b *fold.Builder, opts_ ...ThingOption) (ThingTable, error) {
 	return fold.RegisterAs[ThingTable](b, ThingDesc, opts_...)
 }
-
 func NewThingWriter(b fold.Bucket, opts_ ...fold.WriterOption) ThingWriter {
 	return ThingWriter{fold.NewWriter(b, ThingDesc, opts_...)}
 }
-
 func WithThingHooks(h ThingHooks) ThingOption {
 	return fold.HooksOf[ThingHookFuncs](h, ThingHooks.LoadThing, ThingHooks.ApplyThing)
 }

@@ -99,12 +99,10 @@ var (
 func (k AccountKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "account").ESC(k.ID).End()
 }
-
 func ParseAccountKey(key string) (AccountKey, error) {
 	r := fold.ReadKey(key, "account")
 	return fold.ParsedKey(&r, AccountKey{ID: r.ESC("id")})
 }
-
 func AccountKeyOf(m *validatetestv1.Account) (AccountKey, error) {
 	return AccountKey{ID: m.GetId()}, nil
 }
@@ -115,11 +113,9 @@ func AccountAll() AccountPrefix { return fold.PrefixOf(AccountKey{}, 1) }
 func RegisterAccount(b *fold.Builder, opts_ ...AccountOption) (AccountTable, error) {
 	return fold.RegisterAs[AccountTable](b, AccountDesc, opts_...)
 }
-
 func NewAccountWriter(b fold.Bucket, opts_ ...fold.WriterOption) AccountWriter {
 	return AccountWriter{fold.NewWriter(b, AccountDesc, opts_...)}
 }
-
 func WithAccountHooks(h AccountHooks) AccountOption {
 	return fold.HooksOf[AccountHookFuncs](h, AccountHooks.LoadAccount, AccountHooks.ApplyAccount)
 }
@@ -142,12 +138,10 @@ func (h AccountHookFuncs) ApplyAccount(ctx context.Context, events []AccountEven
 func (k SecretKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "secret").ESC(k.ID).End()
 }
-
 func ParseSecretKey(key string) (SecretKey, error) {
 	r := fold.ReadKey(key, "secret")
 	return fold.ParsedKey(&r, SecretKey{ID: r.ESC("id")})
 }
-
 func SecretKeyOf(m *validatetestv1.Secret) (SecretKey, error) {
 	return SecretKey{ID: m.GetId()}, nil
 }
@@ -158,11 +152,9 @@ func SecretAll() SecretPrefix { return fold.PrefixOf(SecretKey{}, 1) }
 func RegisterSecret(b *fold.Builder, opts_ ...SecretOption) (SecretTable, error) {
 	return fold.RegisterAs[SecretTable](b, SecretDesc, opts_...)
 }
-
 func NewSecretWriter(b fold.Bucket, opts_ ...fold.WriterOption) SecretWriter {
 	return SecretWriter{fold.NewWriter(b, SecretDesc, opts_...)}
 }
-
 func WithSecretHooks(h SecretHooks) SecretOption {
 	return fold.HooksOf[SecretHookFuncs](h, SecretHooks.LoadSecret, SecretHooks.ApplySecret)
 }
@@ -185,12 +177,10 @@ func (h SecretHookFuncs) ApplySecret(ctx context.Context, events []SecretEvent) 
 func (k BrokenKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "broken").ESC(k.ID).End()
 }
-
 func ParseBrokenKey(key string) (BrokenKey, error) {
 	r := fold.ReadKey(key, "broken")
 	return fold.ParsedKey(&r, BrokenKey{ID: r.ESC("id")})
 }
-
 func BrokenKeyOf(m *validatetestv1.Broken) (BrokenKey, error) {
 	return BrokenKey{ID: m.GetId()}, nil
 }
@@ -201,11 +191,9 @@ func BrokenAll() BrokenPrefix { return fold.PrefixOf(BrokenKey{}, 1) }
 func RegisterBroken(b *fold.Builder, opts_ ...BrokenOption) (BrokenTable, error) {
 	return fold.RegisterAs[BrokenTable](b, BrokenDesc, opts_...)
 }
-
 func NewBrokenWriter(b fold.Bucket, opts_ ...fold.WriterOption) BrokenWriter {
 	return BrokenWriter{fold.NewWriter(b, BrokenDesc, opts_...)}
 }
-
 func WithBrokenHooks(h BrokenHooks) BrokenOption {
 	return fold.HooksOf[BrokenHookFuncs](h, BrokenHooks.LoadBroken, BrokenHooks.ApplyBroken)
 }

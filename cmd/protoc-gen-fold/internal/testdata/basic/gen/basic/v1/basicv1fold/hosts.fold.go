@@ -100,12 +100,10 @@ var (
 func (k HostKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "host").ESC(k.Region).ESC(k.HostID).End()
 }
-
 func ParseHostKey(key string) (HostKey, error) {
 	r := fold.ReadKey(key, "host")
 	return fold.ParsedKey(&r, HostKey{Region: r.ESC("region"), HostID: r.ESC("host_id")})
 }
-
 func HostKeyOf(m *basicv1.Host) (HostKey, error) {
 	return HostKey{Region: m.GetRegion(), HostID: m.GetHostId()}, nil
 }
@@ -117,11 +115,9 @@ func HostByRegion(region_ string) HostPrefix { return fold.PrefixOf(HostKey{Regi
 func RegisterHost(b *fold.Builder, opts_ ...HostOption) (HostTable, error) {
 	return fold.RegisterAs[HostTable](b, HostDesc, opts_...)
 }
-
 func NewHostWriter(b fold.Bucket, opts_ ...fold.WriterOption) HostWriter {
 	return HostWriter{fold.NewWriter(b, HostDesc, opts_...)}
 }
-
 func WithHostHooks(h HostHooks) HostOption {
 	return fold.HooksOf[HostHookFuncs](h, HostHooks.LoadHost, HostHooks.ApplyHost)
 }
@@ -144,12 +140,10 @@ func (h HostHookFuncs) ApplyHost(ctx context.Context, events []HostEvent) error 
 func (k Host_SlotKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "slot").ESC(k.HostID).Uint(uint64(k.Index)).End()
 }
-
 func ParseHost_SlotKey(key string) (Host_SlotKey, error) {
 	r := fold.ReadKey(key, "slot")
 	return fold.ParsedKey(&r, Host_SlotKey{HostID: r.ESC("host_id"), Index: fold.ReadInt[uint32](&r, "index")})
 }
-
 func Host_SlotKeyOf(m *basicv1.Host_Slot) (Host_SlotKey, error) {
 	return Host_SlotKey{HostID: m.GetHostId(), Index: m.GetIndex()}, nil
 }
@@ -163,11 +157,9 @@ func Host_SlotByHostID(hostID_ string) Host_SlotPrefix {
 func RegisterHost_Slot(b *fold.Builder, opts_ ...Host_SlotOption) (Host_SlotTable, error) {
 	return fold.RegisterAs[Host_SlotTable](b, Host_SlotDesc, opts_...)
 }
-
 func NewHost_SlotWriter(b fold.Bucket, opts_ ...fold.WriterOption) Host_SlotWriter {
 	return Host_SlotWriter{fold.NewWriter(b, Host_SlotDesc, opts_...)}
 }
-
 func WithHost_SlotHooks(h Host_SlotHooks) Host_SlotOption {
 	return fold.HooksOf[Host_SlotHookFuncs](h, Host_SlotHooks.LoadHost_Slot, Host_SlotHooks.ApplyHost_Slot)
 }
@@ -192,12 +184,10 @@ func (h Host_SlotHookFuncs) ApplyHost_Slot(ctx context.Context, events []Host_Sl
 func (k OriginKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "origin").ESC(k.Label).End()
 }
-
 func ParseOriginKey(key string) (OriginKey, error) {
 	r := fold.ReadKey(key, "origin")
 	return fold.ParsedKey(&r, OriginKey{Label: r.ESC("name")})
 }
-
 func OriginKeyOf(m *basicv1.HttpOrigin) (OriginKey, error) {
 	return OriginKey{Label: m.GetName()}, nil
 }
@@ -208,11 +198,9 @@ func OriginAll() OriginPrefix { return fold.PrefixOf(OriginKey{}, 1) }
 func RegisterOrigin(b *fold.Builder, opts_ ...OriginOption) (OriginTable, error) {
 	return fold.RegisterAs[OriginTable](b, OriginDesc, opts_...)
 }
-
 func NewOriginWriter(b fold.Bucket, opts_ ...fold.WriterOption) OriginWriter {
 	return OriginWriter{fold.NewWriter(b, OriginDesc, opts_...)}
 }
-
 func WithOriginHooks(h OriginHooks) OriginOption {
 	return fold.HooksOf[OriginHookFuncs](h, OriginHooks.LoadOrigin, OriginHooks.ApplyOrigin)
 }

@@ -43,12 +43,10 @@ var UserDesc = fold.DescOf(ParseUserKey, UserKeyOf)
 func (k UserKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "user").Uint(k.UserID).End()
 }
-
 func ParseUserKey(key string) (UserKey, error) {
 	r := fold.ReadKey(key, "user")
 	return fold.ParsedKey(&r, UserKey{UserID: fold.ReadInt[uint64](&r, "user_id")})
 }
-
 func UserKeyOf(m *basicv1.User) (UserKey, error) {
 	return UserKey{UserID: m.GetUserId()}, nil
 }
@@ -59,11 +57,9 @@ func UserAll() UserPrefix { return fold.PrefixOf(UserKey{}, 1) }
 func RegisterUser(b *fold.Builder, opts_ ...UserOption) (UserTable, error) {
 	return fold.RegisterAs[UserTable](b, UserDesc, opts_...)
 }
-
 func NewUserWriter(b fold.Bucket, opts_ ...fold.WriterOption) UserWriter {
 	return UserWriter{fold.NewWriter(b, UserDesc, opts_...)}
 }
-
 func WithUserHooks(h UserHooks) UserOption {
 	return fold.HooksOf[UserHookFuncs](h, UserHooks.LoadUser, UserHooks.ApplyUser)
 }

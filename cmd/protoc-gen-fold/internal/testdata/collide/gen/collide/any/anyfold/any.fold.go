@@ -46,12 +46,10 @@ var ItemDesc = fold.DescOf(ParseItemKey, ItemKeyOf)
 func (k ItemKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "any").Int(int64(k.Mode)).ESC(k.Name).End()
 }
-
 func ParseItemKey(key string) (ItemKey, error) {
 	r := fold.ReadKey(key, "any")
 	return fold.ParsedKey(&r, ItemKey{Mode: fold.ReadInt[anypb.Mode](&r, "mode"), Name: r.ESC("name")})
 }
-
 func ItemKeyOf(m *anypb.Item) (ItemKey, error) {
 	return ItemKey{Mode: m.GetMode(), Name: m.GetName()}, nil
 }
@@ -63,11 +61,9 @@ func ItemByMode(mode_ anypb.Mode) ItemPrefix { return fold.PrefixOf(ItemKey{Mode
 func RegisterItem(b *fold.Builder, opts_ ...ItemOption) (ItemTable, error) {
 	return fold.RegisterAs[ItemTable](b, ItemDesc, opts_...)
 }
-
 func NewItemWriter(b fold.Bucket, opts_ ...fold.WriterOption) ItemWriter {
 	return ItemWriter{fold.NewWriter(b, ItemDesc, opts_...)}
 }
-
 func WithItemHooks(h ItemHooks) ItemOption {
 	return fold.HooksOf[ItemHookFuncs](h, ItemHooks.LoadItem, ItemHooks.ApplyItem)
 }

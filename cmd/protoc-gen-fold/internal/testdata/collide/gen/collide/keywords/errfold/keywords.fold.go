@@ -132,15 +132,12 @@ func (k WordKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "word").ESC(k.Type).ESC(k.Range).ESC(k.Func).Verbatim("err", k.Err).
 		Verbatim("dst", k.Dst).End()
 }
-
 func ParseWordKey(key string) (WordKey, error) {
 	r := fold.ReadKey(key, "word")
 	return fold.ParsedKey(&r, WordKey{
-		Type: r.ESC("type"), Range: r.ESC("range"), Func: r.ESC("func"), Err: r.Verbatim("err"),
-		Dst: r.Verbatim("dst"),
+		Type: r.ESC("type"), Range: r.ESC("range"), Func: r.ESC("func"), Err: r.Verbatim("err"), Dst: r.Verbatim("dst"),
 	})
 }
-
 func WordKeyOf(m *errpb.Word) (WordKey, error) {
 	return WordKey{
 		Type: m.GetType(), Range: m.GetRange(), Func: m.GetFunc(), Err: m.GetErr(), Dst: m.GetDst(),
@@ -163,11 +160,9 @@ func WordByTypeRangeFuncErr(type_, range_, func_, err_ string) WordPrefix {
 func RegisterWord(b *fold.Builder, opts_ ...WordOption) (WordTable, error) {
 	return fold.RegisterAs[WordTable](b, WordDesc, opts_...)
 }
-
 func NewWordWriter(b fold.Bucket, opts_ ...fold.WriterOption) WordWriter {
 	return WordWriter{fold.NewWriter(b, WordDesc, opts_...)}
 }
-
 func WithWordHooks(h WordHooks) WordOption {
 	return fold.HooksOf[WordHookFuncs](h, WordHooks.LoadWord, WordHooks.ApplyWord)
 }
@@ -190,14 +185,10 @@ func (h WordHookFuncs) ApplyWord(ctx context.Context, events []WordEvent) error 
 func (k NameKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "name").ESC(k.ID).ESC(k.Id).ESC(k.X1).ESC(k.URLPath).End()
 }
-
 func ParseNameKey(key string) (NameKey, error) {
 	r := fold.ReadKey(key, "name")
-	return fold.ParsedKey(&r, NameKey{
-		ID: r.ESC("id"), Id: r.ESC("iD"), X1: r.ESC("x_1"), URLPath: r.ESC("url_path"),
-	})
+	return fold.ParsedKey(&r, NameKey{ID: r.ESC("id"), Id: r.ESC("iD"), X1: r.ESC("x_1"), URLPath: r.ESC("url_path")})
 }
-
 func NameKeyOf(m *errpb.Name) (NameKey, error) {
 	return NameKey{ID: m.GetId(), Id: m.GetID(), X1: m.GetX_1(), URLPath: m.GetUrlPath()}, nil
 }
@@ -213,11 +204,9 @@ func NameByIDIdX1(id_, id2_, x1_ string) NamePrefix {
 func RegisterName(b *fold.Builder, opts_ ...NameOption) (NameTable, error) {
 	return fold.RegisterAs[NameTable](b, NameDesc, opts_...)
 }
-
 func NewNameWriter(b fold.Bucket, opts_ ...fold.WriterOption) NameWriter {
 	return NameWriter{fold.NewWriter(b, NameDesc, opts_...)}
 }
-
 func WithNameHooks(h NameHooks) NameOption {
 	return fold.HooksOf[NameHookFuncs](h, NameHooks.LoadName, NameHooks.ApplyName)
 }
@@ -238,10 +227,8 @@ func (h NameHookFuncs) ApplyName(ctx context.Context, events []NameEvent) error 
 }
 
 func (k ImportKey) AppendKey(dst []byte) ([]byte, error) {
-	return fold.WriteKey(dst, "import").Int(int64(k.Fold)).Int(int64(k.Context)).Int(int64(k.Any)).ESC(k.Last).
-		End()
+	return fold.WriteKey(dst, "import").Int(int64(k.Fold)).Int(int64(k.Context)).Int(int64(k.Any)).ESC(k.Last).End()
 }
-
 func ParseImportKey(key string) (ImportKey, error) {
 	r := fold.ReadKey(key, "import")
 	return fold.ParsedKey(&r, ImportKey{
@@ -249,11 +236,8 @@ func ParseImportKey(key string) (ImportKey, error) {
 		Any: fold.ReadInt[anypb.Mode](&r, "any"), Last: r.ESC("last"),
 	})
 }
-
 func ImportKeyOf(m *errpb.Import) (ImportKey, error) {
-	return ImportKey{
-		Fold: m.GetFold(), Context: m.GetContext(), Any: m.GetAny(), Last: m.GetLast(),
-	}, nil
+	return ImportKey{Fold: m.GetFold(), Context: m.GetContext(), Any: m.GetAny(), Last: m.GetLast()}, nil
 }
 
 // ImportAll is every row of the table; ImportByFold and the like are the rows whose key begins so.
@@ -269,11 +253,9 @@ func ImportByFoldContextAny(fold_ foldpb.Mode, context_ contextpb.Mode, any_ any
 func RegisterImport(b *fold.Builder, opts_ ...ImportOption) (ImportTable, error) {
 	return fold.RegisterAs[ImportTable](b, ImportDesc, opts_...)
 }
-
 func NewImportWriter(b fold.Bucket, opts_ ...fold.WriterOption) ImportWriter {
 	return ImportWriter{fold.NewWriter(b, ImportDesc, opts_...)}
 }
-
 func WithImportHooks(h ImportHooks) ImportOption {
 	return fold.HooksOf[ImportHookFuncs](h, ImportHooks.LoadImport, ImportHooks.ApplyImport)
 }
@@ -296,12 +278,10 @@ func (h ImportHookFuncs) ApplyImport(ctx context.Context, events []ImportEvent) 
 func (k GetKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "get").ESC(k.Reset).ESC(k.Descriptor).End()
 }
-
 func ParseGetKey(key string) (GetKey, error) {
 	r := fold.ReadKey(key, "get")
 	return fold.ParsedKey(&r, GetKey{Reset: r.ESC("reset"), Descriptor: r.ESC("descriptor")})
 }
-
 func GetKeyOf(m *errpb.Get) (GetKey, error) {
 	return GetKey{Reset: m.GetReset_(), Descriptor: m.GetDescriptor_()}, nil
 }
@@ -313,11 +293,9 @@ func GetByReset(reset_ string) GetPrefix { return fold.PrefixOf(GetKey{Reset: re
 func RegisterGet(b *fold.Builder, opts_ ...GetOption) (GetTable, error) {
 	return fold.RegisterAs[GetTable](b, GetDesc, opts_...)
 }
-
 func NewGetWriter(b fold.Bucket, opts_ ...fold.WriterOption) GetWriter {
 	return GetWriter{fold.NewWriter(b, GetDesc, opts_...)}
 }
-
 func WithGetHooks(h GetHooks) GetOption {
 	return fold.HooksOf[GetHookFuncs](h, GetHooks.LoadGet, GetHooks.ApplyGet)
 }

@@ -78,19 +78,16 @@ var (
 )
 
 func (k EntryKey) AppendKey(dst []byte) ([]byte, error) {
-	return fold.WriteKey(dst, "entry").ESC(k.Name).Int(int64(k.State)).Hex(k.SpecDigest).
-		Uint(uint64(k.SpecPort)).Bool(k.Live).Int(k.Opt).End()
+	return fold.WriteKey(dst, "entry").ESC(k.Name).Int(int64(k.State)).Hex(k.SpecDigest).Uint(uint64(k.SpecPort)).
+		Bool(k.Live).Int(k.Opt).End()
 }
-
 func ParseEntryKey(key string) (EntryKey, error) {
 	r := fold.ReadKey(key, "entry")
 	return fold.ParsedKey(&r, EntryKey{
 		Name: r.ESC("name"), State: fold.ReadInt[fillv1.Entry_State](&r, "state"), SpecDigest: r.Hex("spec.digest"),
-		SpecPort: fold.ReadInt[uint32](&r, "spec.port"), Live: r.Bool("live"),
-		Opt: fold.ReadInt[int64](&r, "opt"),
+		SpecPort: fold.ReadInt[uint32](&r, "spec.port"), Live: r.Bool("live"), Opt: fold.ReadInt[int64](&r, "opt"),
 	})
 }
-
 func EntryKeyOf(m *fillv1.Entry) (EntryKey, error) {
 	f := fold.RequiredFields(m, "spec.digest", "spec.port", "opt")
 	return fold.FieldsKey(&f, EntryKey{
@@ -122,11 +119,9 @@ func EntryByNameStateSpecDigestSpecPortLive(
 func RegisterEntry(b *fold.Builder, opts_ ...EntryOption) (EntryTable, error) {
 	return fold.RegisterAs[EntryTable](b, EntryDesc, opts_...)
 }
-
 func NewEntryWriter(b fold.Bucket, opts_ ...fold.WriterOption) EntryWriter {
 	return EntryWriter{fold.NewWriter(b, EntryDesc, opts_...)}
 }
-
 func WithEntryHooks(h EntryHooks) EntryOption {
 	return fold.HooksOf[EntryHookFuncs](h, EntryHooks.LoadEntry, EntryHooks.ApplyEntry)
 }
@@ -149,12 +144,10 @@ func (h EntryHookFuncs) ApplyEntry(ctx context.Context, events []EntryEvent) err
 func (k OnlyKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "only").End()
 }
-
 func ParseOnlyKey(key string) (OnlyKey, error) {
 	r := fold.ReadKey(key, "only")
 	return fold.ParsedKey(&r, OnlyKey{})
 }
-
 func OnlyKeyOf(m *fillv1.Only) (OnlyKey, error) {
 	return OnlyKey{}, nil
 }
@@ -165,11 +158,9 @@ func OnlyAll() OnlyPrefix { return fold.PrefixOf(OnlyKey{}, 1) }
 func RegisterOnly(b *fold.Builder, opts_ ...OnlyOption) (OnlyTable, error) {
 	return fold.RegisterAs[OnlyTable](b, OnlyDesc, opts_...)
 }
-
 func NewOnlyWriter(b fold.Bucket, opts_ ...fold.WriterOption) OnlyWriter {
 	return OnlyWriter{fold.NewWriter(b, OnlyDesc, opts_...)}
 }
-
 func WithOnlyHooks(h OnlyHooks) OnlyOption {
 	return fold.HooksOf[OnlyHookFuncs](h, OnlyHooks.LoadOnly, OnlyHooks.ApplyOnly)
 }

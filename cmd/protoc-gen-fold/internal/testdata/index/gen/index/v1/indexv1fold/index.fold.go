@@ -83,12 +83,10 @@ var (
 func (k ItemKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "item").ESC(k.Tenant).ESC(k.Domain).End()
 }
-
 func ParseItemKey(key string) (ItemKey, error) {
 	r := fold.ReadKey(key, "item")
 	return fold.ParsedKey(&r, ItemKey{Tenant: r.ESC("tenant"), Domain: r.ESC("domain")})
 }
-
 func ItemKeyOf(m *indexv1.Item) (ItemKey, error) {
 	return ItemKey{Tenant: m.GetTenant(), Domain: m.GetDomain()}, nil
 }
@@ -100,11 +98,9 @@ func ItemByTenant(tenant_ string) ItemPrefix { return fold.PrefixOf(ItemKey{Tena
 func RegisterItem(b *fold.Builder, opts_ ...ItemOption) (ItemTable, error) {
 	return fold.RegisterAs[ItemTable](b, ItemDesc, opts_...)
 }
-
 func NewItemWriter(b fold.Bucket, opts_ ...fold.WriterOption) ItemWriter {
 	return ItemWriter{fold.NewWriter(b, ItemDesc, opts_...)}
 }
-
 func WithItemHooks(h ItemHooks) ItemOption {
 	return fold.HooksOf[ItemHookFuncs](h, ItemHooks.LoadItem, ItemHooks.ApplyItem)
 }
@@ -243,7 +239,6 @@ func (t ItemTable) CountByRank(ctx context.Context, rank_ contextpb.Tint) (uint6
 func (k UnorderedKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "unordered").DecimalUint(uint64(k.Shard)).Int(int64(k.ID)).End()
 }
-
 func ParseUnorderedKey(key string) (UnorderedKey, error) {
 	r := fold.ReadKey(key, "unordered")
 	return fold.ParsedKey(&r, UnorderedKey{
@@ -260,11 +255,9 @@ func UnorderedByShard(shard_ uint32) UnorderedPrefix {
 func RegisterUnordered(b *fold.Builder, opts_ ...UnorderedOption) (UnorderedTable, error) {
 	return fold.RegisterUnorderedAs[UnorderedTable](b, UnorderedDesc, opts_...)
 }
-
 func NewUnorderedWriter(b fold.Bucket, opts_ ...fold.WriterOption) UnorderedWriter {
 	return UnorderedWriter{fold.NewKeyedWriter(b, UnorderedDesc, opts_...)}
 }
-
 func WithUnorderedHooks(h UnorderedHooks) UnorderedOption {
 	return fold.HooksOf[UnorderedHookFuncs](h, UnorderedHooks.LoadUnordered, UnorderedHooks.ApplyUnordered)
 }

@@ -198,8 +198,8 @@ var (
 	PlainDesc  = fold.DescOf(ParsePlainKey, PlainKeyOf)
 	MomentDesc = fold.DescOf(ParseMomentKey, MomentKeyOf)
 	FilledDesc = fold.FillDescOf(ParseFilledKey, FilledKeyOf, func(m *keysv1.Filled, k FilledKey) error {
-		return fold.FillKey(m).Set(k.ID, 1).Set(k.Raw, 2).Set(k.At, 3).Set(k.Took, 4).Set(k.Name, 5).
-			Set(k.N, 6).End()
+		return fold.FillKey(m).Set(k.ID, 1).Set(k.Raw, 2).Set(k.At, 3).Set(k.Took, 4).Set(k.Name, 5).Set(k.N, 6).
+			End()
 	})
 	LeaseDesc = fold.NewDesc(fold.DescConfig[LeaseKey, *keysv1.Lease]{
 		ParseKey: ParseLeaseKey,
@@ -228,10 +228,8 @@ var (
 
 func (k PlainKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "plain").DecimalInt(int64(k.I32)).DecimalInt(k.I64).DecimalUint(uint64(k.U32)).
-		DecimalUint(k.U64).DecimalInt(int64(k.Color)).EnumName("name", k.Name.Descriptor(), k.Name.Number()).
-		End()
+		DecimalUint(k.U64).DecimalInt(int64(k.Color)).EnumName("name", k.Name.Descriptor(), k.Name.Number()).End()
 }
-
 func ParsePlainKey(key string) (PlainKey, error) {
 	r := fold.ReadKey(key, "plain")
 	return fold.ParsedKey(&r, PlainKey{
@@ -240,7 +238,6 @@ func ParsePlainKey(key string) (PlainKey, error) {
 		Color: fold.ReadDecimal[keysv1.Color](&r, "color"), Name: fold.ReadEnumName[keysv1.Color](&r, "name"),
 	})
 }
-
 func PlainKeyOf(m *keysv1.Plain) (PlainKey, error) {
 	return PlainKey{
 		I32: m.GetI32(), I64: m.GetI64(), U32: m.GetU32(), U64: m.GetU64(), Color: m.GetColor(), Name: m.GetName(),
@@ -266,11 +263,9 @@ func PlainByI32I64U32U64Color(i32_ int32, i64_ int64, u32_ uint32, u64_ uint64, 
 func RegisterPlain(b *fold.Builder, opts_ ...PlainOption) (PlainTable, error) {
 	return fold.RegisterUnorderedAs[PlainTable](b, PlainDesc, opts_...)
 }
-
 func NewPlainWriter(b fold.Bucket, opts_ ...fold.WriterOption) PlainWriter {
 	return PlainWriter{fold.NewWriter(b, PlainDesc, opts_...)}
 }
-
 func WithPlainHooks(h PlainHooks) PlainOption {
 	return fold.HooksOf[PlainHookFuncs](h, PlainHooks.LoadPlain, PlainHooks.ApplyPlain)
 }
@@ -291,17 +286,15 @@ func (h PlainHookFuncs) ApplyPlain(ctx context.Context, events []PlainEvent) err
 }
 
 func (k MomentKey) AppendKey(dst []byte) ([]byte, error) {
-	return fold.WriteKey(dst, "moment").UUID(k.ID).UUID(k.Raw).Time("at", k.At).
-		Span("inner.took", k.InnerTook).End()
+	return fold.WriteKey(dst, "moment").UUID(k.ID).UUID(k.Raw).Time("at", k.At).Span("inner.took", k.InnerTook).
+		End()
 }
-
 func ParseMomentKey(key string) (MomentKey, error) {
 	r := fold.ReadKey(key, "moment")
 	return fold.ParsedKey(&r, MomentKey{
 		ID: r.UUID("id"), Raw: r.UUID("raw"), At: r.Time("at"), InnerTook: r.Span("inner.took"),
 	})
 }
-
 func MomentKeyOf(m *keysv1.Moment) (MomentKey, error) {
 	f := fold.RequiredFields(m, "at", "inner.took")
 	return fold.FieldsKey(&f, MomentKey{
@@ -323,11 +316,9 @@ func MomentByIDRawAt(id_, raw_ [16]byte, at_ fold.Time) MomentPrefix {
 func RegisterMoment(b *fold.Builder, opts_ ...MomentOption) (MomentTable, error) {
 	return fold.RegisterAs[MomentTable](b, MomentDesc, opts_...)
 }
-
 func NewMomentWriter(b fold.Bucket, opts_ ...fold.WriterOption) MomentWriter {
 	return MomentWriter{fold.NewWriter(b, MomentDesc, opts_...)}
 }
-
 func WithMomentHooks(h MomentHooks) MomentOption {
 	return fold.HooksOf[MomentHookFuncs](h, MomentHooks.LoadMoment, MomentHooks.ApplyMoment)
 }
@@ -351,7 +342,6 @@ func (k FilledKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "filled").UUID(k.ID).UUID(k.Raw).Time("at", k.At).Span("took", k.Took).
 		EnumName("name", k.Name.Descriptor(), k.Name.Number()).DecimalInt(k.N).End()
 }
-
 func ParseFilledKey(key string) (FilledKey, error) {
 	r := fold.ReadKey(key, "filled")
 	return fold.ParsedKey(&r, FilledKey{
@@ -359,7 +349,6 @@ func ParseFilledKey(key string) (FilledKey, error) {
 		Name: fold.ReadEnumName[keysv1.Color](&r, "name"), N: fold.ReadDecimal[int64](&r, "n"),
 	})
 }
-
 func FilledKeyOf(m *keysv1.Filled) (FilledKey, error) {
 	f := fold.RequiredFields(m, "at", "took")
 	return fold.FieldsKey(&f, FilledKey{
@@ -387,11 +376,9 @@ func FilledByIDRawAtTookName(id_, raw_ [16]byte, at_ fold.Time, took_ fold.Span,
 func RegisterFilled(b *fold.Builder, opts_ ...FilledOption) (FilledTable, error) {
 	return fold.RegisterUnorderedAs[FilledTable](b, FilledDesc, opts_...)
 }
-
 func NewFilledWriter(b fold.Bucket, opts_ ...fold.WriterOption) FilledWriter {
 	return FilledWriter{fold.NewWriter(b, FilledDesc, opts_...)}
 }
-
 func WithFilledHooks(h FilledHooks) FilledOption {
 	return fold.HooksOf[FilledHookFuncs](h, FilledHooks.LoadFilled, FilledHooks.ApplyFilled)
 }
@@ -415,7 +402,6 @@ func (k LeaseKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "lease").Verbatim("region", k.Region).ESC(k.Tenant).Hex(k.Digest).
 		Time("since", k.Since).Span("ttl", k.TTL).Tail(k.Path).End()
 }
-
 func ParseLeaseKey(key string) (LeaseKey, error) {
 	r := fold.ReadKey(key, "lease")
 	return fold.ParsedKey(&r, LeaseKey{
@@ -437,19 +423,15 @@ func LeaseByRegionTenantDigestSince(region_, tenant_, digest_ string, since_ fol
 	return fold.PrefixOf(LeaseKey{Region: region_, Tenant: tenant_, Digest: digest_, Since: since_}, 5)
 }
 func LeaseByRegionTenantDigestSinceTTL(region_, tenant_, digest_ string, since_ fold.Time, ttl_ fold.Span) LeasePrefix {
-	return fold.PrefixOf(LeaseKey{
-		Region: region_, Tenant: tenant_, Digest: digest_, Since: since_, TTL: ttl_,
-	}, 6)
+	return fold.PrefixOf(LeaseKey{Region: region_, Tenant: tenant_, Digest: digest_, Since: since_, TTL: ttl_}, 6)
 }
 
 func RegisterLease(b *fold.Builder, opts_ ...LeaseOption) (LeaseTable, error) {
 	return fold.RegisterAs[LeaseTable](b, LeaseDesc, opts_...)
 }
-
 func NewLeaseWriter(b fold.Bucket, opts_ ...fold.WriterOption) LeaseWriter {
 	return LeaseWriter{fold.NewKeyedWriter(b, LeaseDesc, opts_...)}
 }
-
 func WithLeaseHooks(h LeaseHooks) LeaseOption {
 	return fold.HooksOf[LeaseHookFuncs](h, LeaseHooks.LoadLease, LeaseHooks.ApplyLease)
 }
@@ -470,10 +452,9 @@ func (h LeaseHookFuncs) ApplyLease(ctx context.Context, events []LeaseEvent) err
 }
 
 func (k BlobKey) AppendKey(dst []byte) ([]byte, error) {
-	return fold.WriteKey(dst, "blob").UUID(k.ID).Bool(k.On).Int(int64(k.I32)).DecimalInt(k.I64).
-		HexUint32(k.U32).Uint(k.U64).Hex(k.Text).End()
+	return fold.WriteKey(dst, "blob").UUID(k.ID).Bool(k.On).Int(int64(k.I32)).DecimalInt(k.I64).HexUint32(k.U32).
+		Uint(k.U64).Hex(k.Text).End()
 }
-
 func ParseBlobKey(key string) (BlobKey, error) {
 	r := fold.ReadKey(key, "blob")
 	return fold.ParsedKey(&r, BlobKey{
@@ -505,11 +486,9 @@ func BlobByIDOnI32I64U32U64(id_ [16]byte, on_ bool, i32_ int32, i64_ int64, u32_
 func RegisterBlob(b *fold.Builder, opts_ ...BlobOption) (BlobTable, error) {
 	return fold.RegisterUnorderedAs[BlobTable](b, BlobDesc, opts_...)
 }
-
 func NewBlobWriter(b fold.Bucket, opts_ ...fold.WriterOption) BlobWriter {
 	return BlobWriter{fold.NewKeyedWriter(b, BlobDesc, opts_...)}
 }
-
 func WithBlobHooks(h BlobHooks) BlobOption {
 	return fold.HooksOf[BlobHookFuncs](h, BlobHooks.LoadBlob, BlobHooks.ApplyBlob)
 }
@@ -532,7 +511,6 @@ func (h BlobHookFuncs) ApplyBlob(ctx context.Context, events []BlobEvent) error 
 func (k MixedKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "mixed").Uint(uint64(k.Shard)).ESC(k.Owner).Time("since", k.Since).End()
 }
-
 func ParseMixedKey(key string) (MixedKey, error) {
 	r := fold.ReadKey(key, "mixed")
 	return fold.ParsedKey(&r, MixedKey{
@@ -550,11 +528,9 @@ func MixedByShardOwner(shard_ uint32, owner_ string) MixedPrefix {
 func RegisterMixed(b *fold.Builder, opts_ ...MixedOption) (MixedTable, error) {
 	return fold.RegisterAs[MixedTable](b, MixedDesc, opts_...)
 }
-
 func NewMixedWriter(b fold.Bucket, opts_ ...fold.WriterOption) MixedWriter {
 	return MixedWriter{fold.NewKeyedWriter(b, MixedDesc, opts_...)}
 }
-
 func WithMixedHooks(h MixedHooks) MixedOption {
 	return fold.HooksOf[MixedHookFuncs](h, MixedHooks.LoadMixed, MixedHooks.ApplyMixed)
 }

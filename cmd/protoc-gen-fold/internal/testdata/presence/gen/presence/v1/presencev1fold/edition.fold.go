@@ -46,14 +46,12 @@ var EditionDesc = fold.DescOf(ParseEditionKey, EditionKeyOf)
 func (k EditionKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "edition").ESC(k.Explicit).ESC(k.Implicit).Uint(k.InnerID).End()
 }
-
 func ParseEditionKey(key string) (EditionKey, error) {
 	r := fold.ReadKey(key, "edition")
 	return fold.ParsedKey(&r, EditionKey{
 		Explicit: r.ESC("explicit"), Implicit: r.ESC("implicit"), InnerID: fold.ReadInt[uint64](&r, "inner.id"),
 	})
 }
-
 func EditionKeyOf(m *presencev1.Edition) (EditionKey, error) {
 	f := fold.RequiredFields(m, "explicit", "inner.id")
 	return fold.FieldsKey(&f, EditionKey{
@@ -73,11 +71,9 @@ func EditionByExplicitImplicit(explicit_, implicit_ string) EditionPrefix {
 func RegisterEdition(b *fold.Builder, opts_ ...EditionOption) (EditionTable, error) {
 	return fold.RegisterAs[EditionTable](b, EditionDesc, opts_...)
 }
-
 func NewEditionWriter(b fold.Bucket, opts_ ...fold.WriterOption) EditionWriter {
 	return EditionWriter{fold.NewWriter(b, EditionDesc, opts_...)}
 }
-
 func WithEditionHooks(h EditionHooks) EditionOption {
 	return fold.HooksOf[EditionHookFuncs](h, EditionHooks.LoadEdition, EditionHooks.ApplyEdition)
 }

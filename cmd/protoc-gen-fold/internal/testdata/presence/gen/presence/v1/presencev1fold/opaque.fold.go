@@ -48,12 +48,10 @@ var OpaqueDesc = fold.FillDescOf(ParseOpaqueKey, OpaqueKeyOf, func(m *presencev1
 func (k OpaqueKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "opaque").ESC(k.Name).Uint(k.InnerID).End()
 }
-
 func ParseOpaqueKey(key string) (OpaqueKey, error) {
 	r := fold.ReadKey(key, "opaque")
 	return fold.ParsedKey(&r, OpaqueKey{Name: r.ESC("name"), InnerID: fold.ReadInt[uint64](&r, "inner.id")})
 }
-
 func OpaqueKeyOf(m *presencev1.Opaque) (OpaqueKey, error) {
 	f := fold.RequiredFields(m, "name", "inner.id")
 	return fold.FieldsKey(&f, OpaqueKey{Name: m.GetName(), InnerID: m.GetInner().GetId()})
@@ -66,11 +64,9 @@ func OpaqueByName(name_ string) OpaquePrefix { return fold.PrefixOf(OpaqueKey{Na
 func RegisterOpaque(b *fold.Builder, opts_ ...OpaqueOption) (OpaqueTable, error) {
 	return fold.RegisterAs[OpaqueTable](b, OpaqueDesc, opts_...)
 }
-
 func NewOpaqueWriter(b fold.Bucket, opts_ ...fold.WriterOption) OpaqueWriter {
 	return OpaqueWriter{fold.NewWriter(b, OpaqueDesc, opts_...)}
 }
-
 func WithOpaqueHooks(h OpaqueHooks) OpaqueOption {
 	return fold.HooksOf[OpaqueHookFuncs](h, OpaqueHooks.LoadOpaque, OpaqueHooks.ApplyOpaque)
 }

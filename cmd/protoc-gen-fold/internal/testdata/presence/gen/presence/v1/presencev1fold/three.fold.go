@@ -43,12 +43,10 @@ var ThreeDesc = fold.DescOf(ParseThreeKey, ThreeKeyOf)
 func (k ThreeKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "three").ESC(k.Plain).Hex(k.Opt).End()
 }
-
 func ParseThreeKey(key string) (ThreeKey, error) {
 	r := fold.ReadKey(key, "three")
 	return fold.ParsedKey(&r, ThreeKey{Plain: r.ESC("plain"), Opt: r.Hex("opt")})
 }
-
 func ThreeKeyOf(m *presencev1.Three) (ThreeKey, error) {
 	f := fold.RequiredFields(m, "opt")
 	return fold.FieldsKey(&f, ThreeKey{Plain: m.GetPlain(), Opt: string(m.GetOpt())})
@@ -61,11 +59,9 @@ func ThreeByPlain(plain_ string) ThreePrefix { return fold.PrefixOf(ThreeKey{Pla
 func RegisterThree(b *fold.Builder, opts_ ...ThreeOption) (ThreeTable, error) {
 	return fold.RegisterAs[ThreeTable](b, ThreeDesc, opts_...)
 }
-
 func NewThreeWriter(b fold.Bucket, opts_ ...fold.WriterOption) ThreeWriter {
 	return ThreeWriter{fold.NewWriter(b, ThreeDesc, opts_...)}
 }
-
 func WithThreeHooks(h ThreeHooks) ThreeOption {
 	return fold.HooksOf[ThreeHookFuncs](h, ThreeHooks.LoadThree, ThreeHooks.ApplyThree)
 }

@@ -47,14 +47,12 @@ var TwoDesc = fold.DescOf(ParseTwoKey, TwoKeyOf)
 func (k TwoKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "two").ESC(k.Need).Int(int64(k.Opt)).Int(int64(k.Kind)).End()
 }
-
 func ParseTwoKey(key string) (TwoKey, error) {
 	r := fold.ReadKey(key, "two")
 	return fold.ParsedKey(&r, TwoKey{
 		Need: r.ESC("need"), Opt: fold.ReadInt[int32](&r, "opt"), Kind: fold.ReadInt[presencev1.Two_Kind](&r, "kind"),
 	})
 }
-
 func TwoKeyOf(m *presencev1.Two) (TwoKey, error) {
 	f := fold.RequiredFields(m, "need", "opt", "kind")
 	return fold.FieldsKey(&f, TwoKey{Need: m.GetNeed(), Opt: m.GetOpt(), Kind: m.GetKind()})
@@ -70,11 +68,9 @@ func TwoByNeedOpt(need_ string, opt_ int32) TwoPrefix {
 func RegisterTwo(b *fold.Builder, opts_ ...TwoOption) (TwoTable, error) {
 	return fold.RegisterAs[TwoTable](b, TwoDesc, opts_...)
 }
-
 func NewTwoWriter(b fold.Bucket, opts_ ...fold.WriterOption) TwoWriter {
 	return TwoWriter{fold.NewWriter(b, TwoDesc, opts_...)}
 }
-
 func WithTwoHooks(h TwoHooks) TwoOption {
 	return fold.HooksOf[TwoHookFuncs](h, TwoHooks.LoadTwo, TwoHooks.ApplyTwo)
 }

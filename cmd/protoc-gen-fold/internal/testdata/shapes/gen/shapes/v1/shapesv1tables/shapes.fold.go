@@ -149,12 +149,10 @@ var (
 func (k SettingsKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "settings.global").End()
 }
-
 func ParseSettingsKey(key string) (SettingsKey, error) {
 	r := fold.ReadKey(key, "settings", "global")
 	return fold.ParsedKey(&r, SettingsKey{})
 }
-
 func SettingsKeyOf(m *shapesv1.Settings) (SettingsKey, error) {
 	return SettingsKey{}, nil
 }
@@ -165,11 +163,9 @@ func SettingsAll() SettingsPrefix { return fold.PrefixOf(SettingsKey{}, 2) }
 func RegisterSettings(b *fold.Builder, opts_ ...SettingsOption) (SettingsTable, error) {
 	return fold.RegisterAs[SettingsTable](b, SettingsDesc, opts_...)
 }
-
 func NewSettingsWriter(b fold.Bucket, opts_ ...fold.WriterOption) SettingsWriter {
 	return SettingsWriter{fold.NewWriter(b, SettingsDesc, opts_...)}
 }
-
 func WithSettingsHooks(h SettingsHooks) SettingsOption {
 	return fold.HooksOf[SettingsHookFuncs](h, SettingsHooks.LoadSettings, SettingsHooks.ApplySettings)
 }
@@ -192,12 +188,10 @@ func (h SettingsHookFuncs) ApplySettings(ctx context.Context, events []SettingsE
 func (k BlobKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "blob").ESC(k.Owner).Lit("files").Tail(k.Path).End()
 }
-
 func ParseBlobKey(key string) (BlobKey, error) {
 	r := fold.ReadKey(key, "blob")
 	return fold.ParsedKey(&r, BlobKey{Owner: r.ESC("owner"), Path: r.Lit("files").Tail("path")})
 }
-
 func BlobKeyOf(m *shapesv1.Blob) (BlobKey, error) {
 	return BlobKey{Owner: m.GetOwner(), Path: m.GetPath()}, nil
 }
@@ -209,11 +203,9 @@ func BlobByOwner(owner_ string) BlobPrefix { return fold.PrefixOf(BlobKey{Owner:
 func RegisterBlob(b *fold.Builder, opts_ ...BlobOption) (BlobTable, error) {
 	return fold.RegisterAs[BlobTable](b, BlobDesc, opts_...)
 }
-
 func NewBlobWriter(b fold.Bucket, opts_ ...fold.WriterOption) BlobWriter {
 	return BlobWriter{fold.NewWriter(b, BlobDesc, opts_...)}
 }
-
 func WithBlobHooks(h BlobHooks) BlobOption {
 	return fold.HooksOf[BlobHookFuncs](h, BlobHooks.LoadBlob, BlobHooks.ApplyBlob)
 }
@@ -236,12 +228,10 @@ func (h BlobHookFuncs) ApplyBlob(ctx context.Context, events []BlobEvent) error 
 func (k TreeKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "tree").Tail(k.Path).End()
 }
-
 func ParseTreeKey(key string) (TreeKey, error) {
 	r := fold.ReadKey(key, "tree")
 	return fold.ParsedKey(&r, TreeKey{Path: r.Tail("path")})
 }
-
 func TreeKeyOf(m *shapesv1.Tree) (TreeKey, error) {
 	return TreeKey{Path: m.GetPath()}, nil
 }
@@ -252,11 +242,9 @@ func TreeAll() TreePrefix { return fold.PrefixOf(TreeKey{}, 1) }
 func RegisterTree(b *fold.Builder, opts_ ...TreeOption) (TreeTable, error) {
 	return fold.RegisterAs[TreeTable](b, TreeDesc, opts_...)
 }
-
 func NewTreeWriter(b fold.Bucket, opts_ ...fold.WriterOption) TreeWriter {
 	return TreeWriter{fold.NewWriter(b, TreeDesc, opts_...)}
 }
-
 func WithTreeHooks(h TreeHooks) TreeOption {
 	return fold.HooksOf[TreeHookFuncs](h, TreeHooks.LoadTree, TreeHooks.ApplyTree)
 }
@@ -279,12 +267,10 @@ func (h TreeHookFuncs) ApplyTree(ctx context.Context, events []TreeEvent) error 
 func (k MetaKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "meta.x").ESC(k.Owner).ESC(k.Kind).Lit("v1").ESC(k.Name).Lit("end").End()
 }
-
 func ParseMetaKey(key string) (MetaKey, error) {
 	r := fold.ReadKey(key, "meta", "x")
 	return fold.ParsedKey(&r, MetaKey{Owner: r.ESC("owner"), Kind: r.ESC("kind"), Name: r.Lit("v1").ESC("name")}, "end")
 }
-
 func MetaKeyOf(m *shapesv1.Meta) (MetaKey, error) {
 	return MetaKey{Owner: m.GetOwner(), Kind: m.GetKind(), Name: m.GetName()}, nil
 }
@@ -299,11 +285,9 @@ func MetaByOwnerKind(owner_, kind_ string) MetaPrefix {
 func RegisterMeta(b *fold.Builder, opts_ ...MetaOption) (MetaTable, error) {
 	return fold.RegisterAs[MetaTable](b, MetaDesc, opts_...)
 }
-
 func NewMetaWriter(b fold.Bucket, opts_ ...fold.WriterOption) MetaWriter {
 	return MetaWriter{fold.NewWriter(b, MetaDesc, opts_...)}
 }
-
 func WithMetaHooks(h MetaHooks) MetaOption {
 	return fold.HooksOf[MetaHookFuncs](h, MetaHooks.LoadMeta, MetaHooks.ApplyMeta)
 }
@@ -326,14 +310,12 @@ func (h MetaHookFuncs) ApplyMeta(ctx context.Context, events []MetaEvent) error 
 func (k LeafKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "leaf").Uint(k.SpecTargetHostID).ESC(k.SpecURL).End()
 }
-
 func ParseLeafKey(key string) (LeafKey, error) {
 	r := fold.ReadKey(key, "leaf")
 	return fold.ParsedKey(&r, LeafKey{
 		SpecTargetHostID: fold.ReadInt[uint64](&r, "spec.target.host_id"), SpecURL: r.ESC("spec.url"),
 	})
 }
-
 func LeafKeyOf(m *shapesv1.Leaf) (LeafKey, error) {
 	f := fold.RequiredFields(m, "spec.target.host_id", "spec.url")
 	return fold.FieldsKey(&f, LeafKey{
@@ -350,11 +332,9 @@ func LeafBySpecTargetHostID(specTargetHostID_ uint64) LeafPrefix {
 func RegisterLeaf(b *fold.Builder, opts_ ...LeafOption) (LeafTable, error) {
 	return fold.RegisterAs[LeafTable](b, LeafDesc, opts_...)
 }
-
 func NewLeafWriter(b fold.Bucket, opts_ ...fold.WriterOption) LeafWriter {
 	return LeafWriter{fold.NewWriter(b, LeafDesc, opts_...)}
 }
-
 func WithLeafHooks(h LeafHooks) LeafOption {
 	return fold.HooksOf[LeafHookFuncs](h, LeafHooks.LoadLeaf, LeafHooks.ApplyLeaf)
 }

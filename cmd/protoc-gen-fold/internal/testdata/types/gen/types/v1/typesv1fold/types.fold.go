@@ -137,15 +137,12 @@ func (k TextKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "text").ESC(k.Esc).Verbatim("verbatim", k.Verbatim).Hex(k.Hex).Hex(k.Digest).
 		ESC(k.Raw).End()
 }
-
 func ParseTextKey(key string) (TextKey, error) {
 	r := fold.ReadKey(key, "text")
 	return fold.ParsedKey(&r, TextKey{
-		Esc: r.ESC("esc"), Verbatim: r.Verbatim("verbatim"), Hex: r.Hex("hex"), Digest: r.Hex("digest"),
-		Raw: r.ESC("raw"),
+		Esc: r.ESC("esc"), Verbatim: r.Verbatim("verbatim"), Hex: r.Hex("hex"), Digest: r.Hex("digest"), Raw: r.ESC("raw"),
 	})
 }
-
 func TextKeyOf(m *typesv1.Text) (TextKey, error) {
 	return TextKey{
 		Esc: m.GetEsc(), Verbatim: m.GetVerbatim(), Hex: m.GetHex(), Digest: string(m.GetDigest()),
@@ -169,11 +166,9 @@ func TextByEscVerbatimHexDigest(esc_, verbatim_, hex_, digest_ string) TextPrefi
 func RegisterText(b *fold.Builder, opts_ ...TextOption) (TextTable, error) {
 	return fold.RegisterAs[TextTable](b, TextDesc, opts_...)
 }
-
 func NewTextWriter(b fold.Bucket, opts_ ...fold.WriterOption) TextWriter {
 	return TextWriter{fold.NewWriter(b, TextDesc, opts_...)}
 }
-
 func WithTextHooks(h TextHooks) TextOption {
 	return fold.HooksOf[TextHookFuncs](h, TextHooks.LoadText, TextHooks.ApplyText)
 }
@@ -197,7 +192,6 @@ func (k NumberKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "number").Int(int64(k.I32)).Int(int64(k.S32)).Int(int64(k.F32)).Int(k.I64).
 		Int(k.S64).Int(k.F64).Uint(uint64(k.U32)).Uint(uint64(k.X32)).Uint(k.U64).Uint(k.X64).End()
 }
-
 func ParseNumberKey(key string) (NumberKey, error) {
 	r := fold.ReadKey(key, "number")
 	return fold.ParsedKey(&r, NumberKey{
@@ -208,7 +202,6 @@ func ParseNumberKey(key string) (NumberKey, error) {
 		U64: fold.ReadInt[uint64](&r, "u64"), X64: fold.ReadInt[uint64](&r, "x64"),
 	})
 }
-
 func NumberKeyOf(m *typesv1.Number) (NumberKey, error) {
 	return NumberKey{
 		I32: m.GetI32(), S32: m.GetS32(), F32: m.GetF32(), I64: m.GetI64(), S64: m.GetS64(), F64: m.GetF64(),
@@ -235,18 +228,14 @@ func NumberByI32S32F32I64S64F64(i32_, s32_, f32_ int32, i64_, s64_, f64_ int64) 
 	return fold.PrefixOf(NumberKey{I32: i32_, S32: s32_, F32: f32_, I64: i64_, S64: s64_, F64: f64_}, 7)
 }
 func NumberByI32S32F32I64S64F64U32(i32_, s32_, f32_ int32, i64_, s64_, f64_ int64, u32_ uint32) NumberPrefix {
-	return fold.PrefixOf(NumberKey{
-		I32: i32_, S32: s32_, F32: f32_, I64: i64_, S64: s64_, F64: f64_, U32: u32_,
-	}, 8)
+	return fold.PrefixOf(NumberKey{I32: i32_, S32: s32_, F32: f32_, I64: i64_, S64: s64_, F64: f64_, U32: u32_}, 8)
 }
 func NumberByI32S32F32I64S64F64U32X32(i32_, s32_, f32_ int32, i64_, s64_, f64_ int64, u32_, x32_ uint32) NumberPrefix {
 	return fold.PrefixOf(NumberKey{
 		I32: i32_, S32: s32_, F32: f32_, I64: i64_, S64: s64_, F64: f64_, U32: u32_, X32: x32_,
 	}, 9)
 }
-func NumberByI32S32F32I64S64F64U32X32U64(
-	i32_, s32_, f32_ int32, i64_, s64_, f64_ int64, u32_, x32_ uint32, u64_ uint64,
-) NumberPrefix {
+func NumberByI32S32F32I64S64F64U32X32U64(i32_, s32_, f32_ int32, i64_, s64_, f64_ int64, u32_, x32_ uint32, u64_ uint64) NumberPrefix {
 	return fold.PrefixOf(NumberKey{
 		I32: i32_, S32: s32_, F32: f32_, I64: i64_, S64: s64_, F64: f64_, U32: u32_, X32: x32_, U64: u64_,
 	}, 10)
@@ -255,11 +244,9 @@ func NumberByI32S32F32I64S64F64U32X32U64(
 func RegisterNumber(b *fold.Builder, opts_ ...NumberOption) (NumberTable, error) {
 	return fold.RegisterAs[NumberTable](b, NumberDesc, opts_...)
 }
-
 func NewNumberWriter(b fold.Bucket, opts_ ...fold.WriterOption) NumberWriter {
 	return NumberWriter{fold.NewWriter(b, NumberDesc, opts_...)}
 }
-
 func WithNumberHooks(h NumberHooks) NumberOption {
 	return fold.HooksOf[NumberHookFuncs](h, NumberHooks.LoadNumber, NumberHooks.ApplyNumber)
 }
@@ -282,7 +269,6 @@ func (h NumberHookFuncs) ApplyNumber(ctx context.Context, events []NumberEvent) 
 func (k WideKey) AppendKey(dst []byte) ([]byte, error) {
 	return fold.WriteKey(dst, "wide").HexInt32(k.I32).HexInt64(k.I64).HexUint32(k.U32).HexUint64(k.U64).End()
 }
-
 func ParseWideKey(key string) (WideKey, error) {
 	r := fold.ReadKey(key, "wide")
 	return fold.ParsedKey(&r, WideKey{
@@ -290,7 +276,6 @@ func ParseWideKey(key string) (WideKey, error) {
 		U32: fold.ReadHexInt[uint32](&r, "u32"), U64: fold.ReadHexInt[uint64](&r, "u64"),
 	})
 }
-
 func WideKeyOf(m *typesv1.Wide) (WideKey, error) {
 	return WideKey{I32: m.GetI32(), I64: m.GetI64(), U32: m.GetU32(), U64: m.GetU64()}, nil
 }
@@ -308,11 +293,9 @@ func WideByI32I64U32(i32_ int32, i64_ int64, u32_ uint32) WidePrefix {
 func RegisterWide(b *fold.Builder, opts_ ...WideOption) (WideTable, error) {
 	return fold.RegisterAs[WideTable](b, WideDesc, opts_...)
 }
-
 func NewWideWriter(b fold.Bucket, opts_ ...fold.WriterOption) WideWriter {
 	return WideWriter{fold.NewWriter(b, WideDesc, opts_...)}
 }
-
 func WithWideHooks(h WideHooks) WideOption {
 	return fold.HooksOf[WideHookFuncs](h, WideHooks.LoadWide, WideHooks.ApplyWide)
 }
@@ -333,18 +316,16 @@ func (h WideHookFuncs) ApplyWide(ctx context.Context, events []WideEvent) error 
 }
 
 func (k ChoiceKey) AppendKey(dst []byte) ([]byte, error) {
-	return fold.WriteKey(dst, "choice").Bool(k.On).Int(int64(k.Color)).Int(int64(k.Size)).
-		HexInt32(int32(k.Hue)).End()
+	return fold.WriteKey(dst, "choice").Bool(k.On).Int(int64(k.Color)).Int(int64(k.Size)).HexInt32(int32(k.Hue)).
+		End()
 }
-
 func ParseChoiceKey(key string) (ChoiceKey, error) {
 	r := fold.ReadKey(key, "choice")
 	return fold.ParsedKey(&r, ChoiceKey{
-		On: r.Bool("on"), Color: fold.ReadInt[palettev1.Color](&r, "color"),
-		Size: fold.ReadInt[typesv1.Choice_Size](&r, "size"), Hue: fold.ReadHexInt[palettev1.Color](&r, "hue"),
+		On: r.Bool("on"), Color: fold.ReadInt[palettev1.Color](&r, "color"), Size: fold.ReadInt[typesv1.Choice_Size](&r, "size"),
+		Hue: fold.ReadHexInt[palettev1.Color](&r, "hue"),
 	})
 }
-
 func ChoiceKeyOf(m *typesv1.Choice) (ChoiceKey, error) {
 	return ChoiceKey{On: m.GetOn(), Color: m.GetColor(), Size: m.GetSize(), Hue: m.GetHue()}, nil
 }
@@ -362,11 +343,9 @@ func ChoiceByOnColorSize(on_ bool, color_ palettev1.Color, size_ typesv1.Choice_
 func RegisterChoice(b *fold.Builder, opts_ ...ChoiceOption) (ChoiceTable, error) {
 	return fold.RegisterAs[ChoiceTable](b, ChoiceDesc, opts_...)
 }
-
 func NewChoiceWriter(b fold.Bucket, opts_ ...fold.WriterOption) ChoiceWriter {
 	return ChoiceWriter{fold.NewWriter(b, ChoiceDesc, opts_...)}
 }
-
 func WithChoiceHooks(h ChoiceHooks) ChoiceOption {
 	return fold.HooksOf[ChoiceHookFuncs](h, ChoiceHooks.LoadChoice, ChoiceHooks.ApplyChoice)
 }

@@ -29,6 +29,7 @@ type controlFlags struct {
 	rev      uint64
 	weight   uint
 	disabled bool
+	node     string
 }
 
 func control(ctx context.Context, name string, args []string, stdout, stderr io.Writer) error {
@@ -42,6 +43,7 @@ func control(ctx context.Context, name string, args []string, stdout, stderr io.
 	case "put":
 		fs.BoolVar(&c.create, "create", false, "only when there is no such route")
 		fs.UintVar(&c.weight, "weight", 0, "share of requests, in parts of 100; 0 is all")
+		fs.StringVar(&c.node, "node", "", "the `ID` of the node that runs the origin")
 		fs.BoolVar(&c.disabled, "disabled", false, "keep the route's place and answer 503")
 		fallthrough
 	case "delete":
@@ -97,7 +99,7 @@ func (c controlFlags) run(ctx context.Context, session *quickstart.Session, name
 // put writes a whole route. Which call it is depends on what the caller knows of the row: nothing (Put), that there is
 // none (Create), or its revision (Update).
 func (c controlFlags) put(ctx context.Context, w routesv1fold.RouteWriter, args []string) (routesv1fold.RouteRev, error) {
-	route := &routesv1.Route{Tenant: args[0], Domain: args[1], Origin: args[2], Enabled: !c.disabled, Weight: uint32(min(c.weight, 1000))}
+	route := &routesv1.Route{Tenant: args[0], Domain: args[1], Origin: args[2], Enabled: !c.disabled, Weight: uint32(min(c.weight, 1000)), NodeId: c.node}
 	if err := router.Validate(route); err != nil {
 		return routesv1fold.RouteRev{}, err
 	}

@@ -37,9 +37,9 @@ func startSample(ctx context.Context, session *quickstart.Session) (*sample, err
 	}
 	w := routesv1fold.NewRouteWriter(bucket)
 	for _, r := range []*routesv1.Route{
-		{Tenant: "acme", Domain: "www.example.com", Origin: s.origins[0].URL, Enabled: true},
-		{Tenant: "acme", Domain: "*.example.com", Origin: s.origins[1].URL, Enabled: true},
-		{Tenant: "acme", Domain: "old.example.com", Origin: s.origins[1].URL},
+		{Tenant: "acme", Domain: "www.example.com", Origin: s.origins[0].URL, Enabled: true, NodeId: "red"},
+		{Tenant: "acme", Domain: "*.example.com", Origin: s.origins[1].URL, Enabled: true, NodeId: "blue"},
+		{Tenant: "acme", Domain: "old.example.com", Origin: s.origins[1].URL, NodeId: "blue"},
 	} {
 		if _, err := w.Create(ctx, r); err != nil {
 			return s, err
@@ -71,6 +71,7 @@ Try:
   go run ./examples/routes list --server %[1]s
   go run ./examples/routes move --server %[1]s acme www.example.com %[4]s
   go run ./examples/routes delete --server %[1]s acme www.example.com
+  curl http://%[3]s/nodes/blue                            # what one node serves, by an index
   curl http://%[3]s/statusz
 
 Ctrl-C ends it.

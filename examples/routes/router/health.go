@@ -2,10 +2,12 @@ package router
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"strings"
 )
 
-// Health serves /livez, /readyz and /statusz. It belongs on an address of its own, since every host of the other one
+// Health serves /livez, /readyz and /statusz, and the routes of one node under /nodes/. It belongs on an address of its own, since every host of the other one
 // is a tenant's.
 func (r *Router) Health() http.Handler {
 	mux := http.NewServeMux()
@@ -23,7 +25,25 @@ func (r *Router) Health() http.Handler {
 		enc.SetIndent("", "  ")
 		_ = enc.Encode(r.fold.Status()) // a client that went away
 	})
+	mux.HandleFunc("GET /nodes/{id}", r.node)
 	return mux
+}
+
+// node tells which routes go to a node, from the index by_node.
+func (r *Router) node(w http.ResponseWriter, req *http.Request) {
+	var lines []string
+	for row, err := range r.routes.ListByNode(req.Context(), req.PathValue("id")) {
+		if err != nil {
+			writeText(w, http.StatusInternalServerError, err.Error())
+			return
+		}
+		lines = append(lines, fmt.Sprintf("%s %s %s", row.Key.Tenant, row.Key.Domain, row.Value.GetOrigin()))
+	}
+	if len(lines) == 0 {
+		writeText(w, http.StatusNotFound, "no routes")
+		return
+	}
+	writeText(w, http.StatusOK, strings.Join(lines, "\n"))
 }
 
 // ready: old routes are better than none, so a node with a fold on disk serves while NATS is away, and after its fold

@@ -383,3 +383,23 @@ func TestRoutingDoesNotAllocate(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// TestNodeHasItsRoutes: the routes of a node are found by the index, and follow what is written.
+func TestNodeHasItsRoutes(t *testing.T) {
+	e := newEdge(t)
+	h := e.router.Health()
+	for _, domain := range []string{"a.example", "b.example"} {
+		e.put(&routesv1.Route{Tenant: "acme", Domain: domain, Origin: "http://127.0.0.1:1", NodeId: "n1", Enabled: true})
+	}
+	const a, b = "acme a.example http://127.0.0.1:1", "acme b.example http://127.0.0.1:1"
+	if code, body := get(h, "admin", "/nodes/n1"); code != http.StatusOK || body != a+"\n"+b {
+		t.Errorf("%d %q", code, body)
+	}
+	e.put(&routesv1.Route{Tenant: "acme", Domain: "a.example", Origin: "http://127.0.0.1:1", NodeId: "n2", Enabled: true})
+	if code, body := get(h, "admin", "/nodes/n1"); code != http.StatusOK || body != b {
+		t.Errorf("after a move: %d %q", code, body)
+	}
+	if code, _ := get(h, "admin", "/nodes/n3"); code != http.StatusNotFound {
+		t.Errorf("a node without routes: %d", code)
+	}
+}

@@ -36,7 +36,11 @@ type Route struct {
 	// Whether the route is served. A disabled route keeps its place and answers 503.
 	Enabled bool `protobuf:"varint,4,opt,name=enabled,proto3" json:"enabled,omitempty"`
 	// The share of requests, in parts of 100; 0 means all.
-	Weight        uint32 `protobuf:"varint,5,opt,name=weight,proto3" json:"weight,omitempty"`
+	Weight uint32 `protobuf:"varint,5,opt,name=weight,proto3" json:"weight,omitempty"`
+	// The node that runs the origin.
+	NodeId string `protobuf:"bytes,6,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// The SHA-256 of the certificate that the domain is served with; unset when it has none of its own.
+	Cert          []byte `protobuf:"bytes,7,opt,name=cert,proto3,oneof" json:"cert,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -106,18 +110,37 @@ func (x *Route) GetWeight() uint32 {
 	return 0
 }
 
+func (x *Route) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *Route) GetCert() []byte {
+	if x != nil {
+		return x.Cert
+	}
+	return nil
+}
+
 var File_routes_v1_routes_proto protoreflect.FileDescriptor
 
 const file_routes_v1_routes_proto_rawDesc = "" +
 	"\n" +
-	"\x16routes/v1/routes.proto\x12\troutes.v1\x1a\x15fold/v1/options.proto\"\xa0\x01\n" +
+	"\x16routes/v1/routes.proto\x12\troutes.v1\x1a\x15fold/v1/options.proto\"\x82\x02\n" +
 	"\x05Route\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x16\n" +
 	"\x06origin\x18\x03 \x01(\tR\x06origin\x12\x18\n" +
 	"\aenabled\x18\x04 \x01(\bR\aenabled\x12\x16\n" +
-	"\x06weight\x18\x05 \x01(\rR\x06weight:\x1d\x8a\xe3\x18\x19\n" +
-	"\x17route.{tenant}.{domain}BL\x8a\xe3\x18\x06\n" +
+	"\x06weight\x18\x05 \x01(\rR\x06weight\x12\x17\n" +
+	"\anode_id\x18\x06 \x01(\tR\x06nodeId\x12\x17\n" +
+	"\x04cert\x18\a \x01(\fH\x00R\x04cert\x88\x01\x01:D\x8a\xe3\x18@\n" +
+	"\x17route.{tenant}.{domain}2\x12\n" +
+	"\aby_node\x12\anode_id2\x11\n" +
+	"\aby_cert\x12\x04cert\x18\x01B\a\n" +
+	"\x05_certBL\x8a\xe3\x18\x06\n" +
 	"\x04edgeZ@github.com/typedfold/fold/examples/routes/gen/routes/v1;routesv1b\x06proto3"
 
 var (
@@ -149,6 +172,7 @@ func file_routes_v1_routes_proto_init() {
 	if File_routes_v1_routes_proto != nil {
 		return
 	}
+	file_routes_v1_routes_proto_msgTypes[0].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

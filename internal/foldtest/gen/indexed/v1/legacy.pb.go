@@ -27,19 +27,22 @@ const (
 type Shade int32
 
 const (
-	Shade_SHADE_DARK  Shade = 1
-	Shade_SHADE_LIGHT Shade = 2
+	Shade_SHADE_UNSPECIFIED Shade = 0
+	Shade_SHADE_DARK        Shade = 1
+	Shade_SHADE_LIGHT       Shade = 2
 )
 
 // Enum value maps for Shade.
 var (
 	Shade_name = map[int32]string{
+		0: "SHADE_UNSPECIFIED",
 		1: "SHADE_DARK",
 		2: "SHADE_LIGHT",
 	}
 	Shade_value = map[string]int32{
-		"SHADE_DARK":  1,
-		"SHADE_LIGHT": 2,
+		"SHADE_UNSPECIFIED": 0,
+		"SHADE_DARK":        1,
+		"SHADE_LIGHT":       2,
 	}
 )
 
@@ -205,8 +208,9 @@ const file_indexed_v1_legacy_proto_rawDesc = "" +
 	"\x05shard\x10\x062\x11\n" +
 	"\bby_shade\x12\x05shade2\x1d\n" +
 	"\bby_inner\x12\n" +
-	"inner.code\x12\x05plain*(\n" +
-	"\x05Shade\x12\x0e\n" +
+	"inner.code\x12\x05plain*?\n" +
+	"\x05Shade\x12\x15\n" +
+	"\x11SHADE_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
 	"SHADE_DARK\x10\x01\x12\x0f\n" +
 	"\vSHADE_LIGHT\x10\x02BU\x8a\xe3\x18\x06\n" +

@@ -88,6 +88,21 @@ func contentType(s *suite) {
 	s.must(err)
 	equal(s, "content type after an update", e.ContentType, "text/plain")
 	equal(s, "version", e.Version, v)
+	_, err = s.Create(s.ctx, "c", []byte("z"), kv.PutOptions{ContentType: "Application/X; charset=utf-8"})
+	s.must(err)
+	s.put("a", "y") // without one, the earlier one is gone
+	want := map[string]string{"a": "", "b": "", "c": "Application/X; charset=utf-8"}
+	scanned := map[string]string{}
+	for e, err := range s.Scan(s.ctx, kv.Scope{}) {
+		s.must(err)
+		scanned[e.Key] = e.ContentType
+	}
+	for key, ct := range want {
+		e, err := s.Entry(s.ctx, key)
+		s.must(err)
+		equal(s, "content type of the last message of "+key, e.ContentType, ct)
+		equal(s, "content type of a scan of "+key, scanned[key], ct)
+	}
 }
 
 func absentKey(s *suite) {

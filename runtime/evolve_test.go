@@ -41,6 +41,7 @@ type life struct {
 // lifeOptions shape a life. The zero value is an ordinary one.
 type lifeOptions struct {
 	events fold.Events
+	repair fold.RepairOptions
 	rows   int                                            // that a refold looks at in one batch; 0 is the default
 	apply  func(n int, b *store.Batch, c kv.Cursor) error // before each apply within Start
 	under  *store.Store                                   // gets the store below
@@ -63,7 +64,7 @@ func tryLife(t testing.TB, b backend, dir string, log *kvtest.Log, s *itemSchema
 			return o.apply(n, batch, c)
 		}}
 	}
-	builder := fold.NewBuilder(log, st, fold.Options{Logger: quiet, Events: o.events})
+	builder := fold.NewBuilder(log, st, fold.Options{Logger: quiet, Events: o.events, Repair: o.repair})
 	if o.rows > 0 {
 		builder.SetRefoldRows(o.rows)
 	}
@@ -123,6 +124,10 @@ func (l *life) rows() map[string]string {
 		l.t.Errorf("%v counts %d rows (%v), and lists %d", l.of, n, err, len(rows))
 	}
 	return rows
+}
+
+func sortedRows(rows map[string]string) string {
+	return strings.Join(slices.Sorted(maps.Values(rows)), ", ")
 }
 
 // dump is what a store holds in some spaces, by store key.
@@ -265,7 +270,7 @@ func TestEvolveEachClass(t *testing.T) {
 					told = append(told, p)
 				}
 			}}})
-			if got := strings.Join(slices.Sorted(maps.Values(l.rows())), ", "); got != c.rows {
+			if got := sortedRows(l.rows()); got != c.rows {
 				t.Errorf("%s to %s: rows %s, want %s", c.before, c.after, got, c.rows)
 			}
 			if l.record() != after.table.Record() {

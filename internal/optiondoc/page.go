@@ -18,7 +18,8 @@ const intro = `<!-- Made of the comments in proto/fold/v1/options.proto by make 
 # Options
 
 This page has every option of a schema, with its default, what it does, and what it means for a store that it changes.
-[schema.md](schema.md) has the rules and examples, [tutorial.md](tutorial.md) a first table.
+[schema.md](schema.md) has the rules and examples, [evolution.md](evolution.md) tells more of changes, and
+[tutorial.md](tutorial.md) has a first table.
 `
 
 // syntaxPath is where a file's first statement is in its descriptor. The file's own comment stands before it.

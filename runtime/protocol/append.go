@@ -79,30 +79,35 @@ const (
 	FrameRefused
 )
 
-// PendingFrame is a frame whose fate is to be settled after this leader, or another one, took the log over anew: from
-// then on no frame of an earlier epoch can be stored any more.
+// PendingFrame is a frame whose fate is to be settled after its leader took the log over anew: from then on no frame of an
+// earlier epoch can be stored any more.
 type PendingFrame struct {
 	Reply FrameReply
 	// Place is where in the log it is if it is stored: the sequence that its chain check names, and one.
 	Place uint64
 	// Epoch and Base are the frame's own.
 	Epoch, Base uint64
+	// Fences: it is a fence frame, the one that installed fence Fence. Any other holds records, from Base on.
+	Fences bool
+	Fence  uint64
 }
 
-// PlaceSeen is what the log holds at a frame's place, read after the takeover was acknowledged.
+// PlaceSeen is what a read found from a frame's place on, after the takeover. The read proves nothing by itself: a
+// partitioned leader of the log answers from an older log.
 type PlaceSeen struct {
-	// Known: the log was read up to Place; false when reading failed.
-	Known bool
-	// IsFrame: a frame is there, of this epoch and base.
-	IsFrame     bool
-	Epoch, Base uint64
+	// Opened is the log sequence of the frame that opened the new epoch.
+	Opened uint64
+	// Found is the log sequence of the first frame at the place or behind it; 0 when the read failed, or found none.
+	Found uint64
+	// Epoch, Base and Fence are that frame's: the leader who wrote it, and the state before its records.
+	Epoch, Base, Fence uint64
 }
 
 // FrameFate is where a pending frame stands.
 type FrameFate uint8
 
 const (
-	// FateUnknown: it may be stored. Its batches fail with an indefinite error.
+	// FateUnknown: it may be stored.
 	FateUnknown FrameFate = iota
 	// FateStored: its batches are acknowledged.
 	FateStored
@@ -111,17 +116,25 @@ const (
 )
 
 // SettleFrame decides what became of a pending frame. A frame's place, epoch and base name it: a chain gives a place only
-// once, and an epoch is one leader's.
+// once, and an epoch is one leader's. A place at the opening frame or behind it was never reached. Before it, a frame is
+// always found, the opening one at the latest: a read that finds none is of an older log, and says nothing. A frame
+// that is found behind the place says that the place is empty if the pending one's records, or its fence, are still to
+// come there; else retention may have removed it.
 func SettleFrame(f PendingFrame, at PlaceSeen) FrameFate {
 	switch {
 	case f.Reply == FrameStored:
 		return FateStored
-	case f.Reply == FrameRefused:
+	case f.Reply == FrameRefused, f.Place >= at.Opened:
 		return FateAbsent
-	case !at.Known:
+	case at.Found < f.Place:
 		return FateUnknown
-	case at.IsFrame && at.Epoch == f.Epoch && at.Base == f.Base:
-		return FateStored
+	case at.Found == f.Place:
+		if at.Epoch == f.Epoch && at.Base == f.Base {
+			return FateStored
+		}
+		return FateAbsent
+	case f.Fences && at.Fence >= f.Fence, !f.Fences && at.Base > f.Base:
+		return FateUnknown
 	}
 	return FateAbsent
 }

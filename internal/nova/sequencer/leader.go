@@ -53,7 +53,8 @@ type Options struct {
 	Window int
 	// AckTimeout is how long the log may take for one frame; default 5 s.
 	AckTimeout time.Duration
-	// RecoverTimeout bounds the time to find out what became of frames after trouble; default 20 s.
+	// RecoverTimeout bounds the time to find out what became of frames after trouble, and to get one into the log again;
+	// default 20 s.
 	RecoverTimeout time.Duration
 	// MaxBytes bounds the records that are held: queued, or in flight; default 64 MiB.
 	MaxBytes int
@@ -129,7 +130,9 @@ type Leader struct {
 	committed frame.State
 	pending   []*link // sent, in order
 	unsent    []*link
-	troubled  error // why nothing may be sent
+	troubled  error     // why nothing may be sent
+	stuck     time.Time // when the trouble began, if nothing was stored since
+	tries     int       // how often the log was led anew since something was stored
 	stopping  bool
 	handed    bool
 	buf       []byte

@@ -38,8 +38,9 @@ type waiter struct {
 
 // proof is an answer that waits for a link to be in the log.
 type proof struct {
-	asked uint64 // the event count when it was asked for
-	f     func(frame.State, error)
+	asked  uint64 // the event count when it was asked for
+	writes bool   // it is the answer to a fence, whose own link this is
+	f      func(frame.State, error)
 }
 
 func position(s frame.State) nova.Position {
@@ -217,7 +218,7 @@ func (l *Leader) admitFence(it *item) {
 	l.cursor.Fence++
 	k := &link{f: frame.Frame{State: l.cursor}, fence: true}
 	done := standing(it.stands)
-	k.after = append(k.after, proof{asked: l.events, f: func(s frame.State, err error) {
+	k.after = append(k.after, proof{asked: l.events, writes: true, f: func(s frame.State, err error) {
 		if err == nil && l.o.Fenced != nil {
 			l.o.Fenced(s.Token, s.Fence)
 		}
@@ -321,6 +322,7 @@ func (l *Leader) complete() {
 	k := l.pending[0]
 	l.pending[0] = nil
 	l.pending = l.pending[1:]
+	l.moved()
 	if !k.renews {
 		l.committed = k.f.After()
 	}
@@ -345,7 +347,7 @@ func (l *Leader) abandon(k *link, indefinite bool, why error) {
 		w.done(Result{Err: &UnavailableError{Err: why, Indefinite: indefinite}})
 	}
 	for _, p := range k.after {
-		p.f(l.committed, &UnavailableError{Err: why, Indefinite: indefinite && k.fence})
+		p.f(l.committed, &UnavailableError{Err: why, Indefinite: indefinite && p.writes})
 	}
 }
 

@@ -72,33 +72,54 @@ func (l *Leader) await(ctx context.Context, id uint64) (jslog.Reply, error) {
 }
 
 // recover finds out what became of the pending links, by leading the log anew, and goes on from there. It fails when
-// another node leads, and when the log can't be had in time.
+// another node leads, when the log can't be had in time, and when nothing that is sent gets into the log for as long.
 func (l *Leader) recover() error {
-	ctx, cancel := context.WithTimeout(context.Background(), l.o.RecoverTimeout)
+	if l.stuck.IsZero() {
+		l.stuck = time.Now()
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), l.stuck.Add(l.o.RecoverTimeout))
 	defer cancel()
 	why := l.troubled
-	for try := 0; ; try++ {
+	for ; ; l.tries++ {
+		if err := l.pause(ctx); err != nil {
+			return errors.Join(err, why)
+		}
 		state, err := l.retake(ctx)
 		if err == nil {
 			err = l.settle(ctx, state)
 		}
 		switch {
 		case err == nil:
-			l.troubled = nil
+			l.tries++
+			if l.troubled = nil; len(l.unsent) == 0 {
+				l.moved()
+			}
 			l.signal()
 			return nil
 		case errors.Is(err, ErrSuperseded), errors.Is(err, jslog.ErrDamaged), errors.Is(err, jslog.ErrNotFound):
 			return errors.Join(err, why)
 		}
-		t := time.NewTimer(time.Millisecond << min(try, 9))
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return errors.Join(err, why)
-		}
+		why = errors.Join(err, l.troubled)
 	}
 }
+
+// pause waits before another attempt, the longer the more of them there were since something was stored.
+func (l *Leader) pause(ctx context.Context) error {
+	if l.tries == 0 {
+		return nil
+	}
+	t := time.NewTimer(time.Millisecond << min(l.tries-1, 9))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the log stored nothing within %v: %w", l.o.RecoverTimeout, ErrTimeout)
+	}
+}
+
+// moved notes that the log stored what it was sent.
+func (l *Leader) moved() { l.stuck, l.tries = time.Time{}, 0 }
 
 // retake leads anew, unless another node has taken over: it is the one to go on then.
 func (l *Leader) retake(ctx context.Context) (frame.State, error) {
@@ -115,55 +136,79 @@ func (l *Leader) retake(ctx context.Context) (frame.State, error) {
 // settle gives each pending link its fate, and sends again what is not in the log, in its order and with its numbers. If the
 // log holds more than this leader wrote, somebody else led in between, and what is not in the log fails.
 func (l *Leader) settle(ctx context.Context, state frame.State) error {
-	stored := 0
-	for i, k := range l.pending {
-		fate, err := l.fate(ctx, k)
-		switch {
-		case err != nil:
-			return err
-		case fate == protocol.FateStored && stored != i:
-			return fmt.Errorf("%w: a frame is at log sequence %d, and none at %d before it", jslog.ErrDamaged, k.place, l.pending[i-1].place)
-		case fate == protocol.FateStored:
-			stored++
-		}
+	fates, stored, err := l.fates(ctx)
+	if err != nil {
+		return err
 	}
 	for range stored {
 		l.complete()
 	}
-	unsent := append(l.pending, l.unsent...)
+	if state.Next < l.committed.Next || state.Fence < l.committed.Fence {
+		return fmt.Errorf("%w: it acknowledged record %d and fence %d, and ends before %d and at %d", jslog.ErrDamaged,
+			int64(l.committed.Next)-1, l.committed.Fence, state.Next, state.Fence)
+	}
+	pending, unsent := l.pending, l.unsent
 	l.pending, l.unsent = nil, nil
 	if state == l.committed {
-		l.unsent = unsent
+		l.unsent = append(pending, unsent...)
 		return nil
 	}
 	lost := fmt.Errorf("%w for a while", ErrSuperseded)
 	l.cursor, l.committed = state, state
+	for i, k := range pending {
+		l.abandon(k, fates[stored+i] == protocol.FateUnknown, lost)
+	}
 	for _, k := range unsent {
 		l.abandon(k, false, lost)
 	}
 	return nil
 }
 
+// fates are those of the pending links. The first stored ones are in the log: a link is there only behind the one before.
+func (l *Leader) fates(ctx context.Context) (fates []protocol.FrameFate, stored int, err error) {
+	fates = make([]protocol.FrameFate, len(l.pending))
+	for i := len(l.pending) - 1; i >= 0; i-- {
+		if fates[i], err = l.fate(ctx, l.pending[i]); err != nil {
+			return nil, 0, err
+		}
+		if fates[i] == protocol.FateStored {
+			stored = i + 1
+			break
+		}
+	}
+	for i, k := range l.pending[:stored] {
+		if fates[i] = protocol.FateStored; k.reply == protocol.FrameRefused {
+			return nil, 0, fmt.Errorf("%w: it refused a frame for log sequence %d, and holds the one at %d behind it", jslog.ErrDamaged, k.place, l.pending[stored-1].place)
+		}
+	}
+	return fates, stored, nil
+}
+
+// fate is what became of a link, as far as it can be told of this one alone. It is unknown only if the log's beginning has
+// been removed meanwhile; what can be found out by another read is an error.
 func (l *Leader) fate(ctx context.Context, k *link) (protocol.FrameFate, error) {
-	p := protocol.PendingFrame{Reply: k.reply, Place: k.place, Epoch: k.f.Epoch, Base: k.f.State.Next}
-	var seen protocol.PlaceSeen
-	if k.reply == protocol.FrameUnknown && !k.renews {
-		at, err := l.log.From(ctx, k.place)
-		if err != nil {
-			return protocol.FateUnknown, err
-		}
-		seen.Known = true
-		if at.Seq == k.place {
-			epoch, s, err := frame.ParseHead(at.Payload)
-			if err != nil {
-				return protocol.FateUnknown, fmt.Errorf("%w: log sequence %d: %w", jslog.ErrDamaged, at.Seq, err)
-			}
-			seen.IsFrame, seen.Epoch, seen.Base = true, epoch, s.Next
-		}
+	p := protocol.PendingFrame{
+		Reply: k.reply, Place: k.place, Epoch: k.f.Epoch, Base: k.f.State.Next, Fences: k.fence, Fence: k.f.State.Fence,
+	}
+	seen := protocol.PlaceSeen{Opened: l.last}
+	if k.renews && k.reply == protocol.FrameUnknown {
+		return protocol.FateAbsent, nil // it may be sent again without harm
 	}
 	fate := protocol.SettleFrame(p, seen)
-	if k.renews && fate == protocol.FateUnknown {
-		fate = protocol.FateAbsent // it may be sent again without harm
+	if fate != protocol.FateUnknown {
+		return fate, nil
 	}
-	return fate, nil
+	at, err := l.log.From(ctx, k.place)
+	switch {
+	case err != nil:
+		return protocol.FateUnknown, err
+	case at.Seq < k.place:
+		return protocol.FateUnknown, fmt.Errorf("an outdated read: no frame from log sequence %d on, but there is one at %d", k.place, l.last)
+	}
+	epoch, s, err := frame.ParseHead(at.Payload)
+	if err != nil {
+		return protocol.FateUnknown, fmt.Errorf("%w: log sequence %d: %w", jslog.ErrDamaged, at.Seq, err)
+	}
+	seen.Found, seen.Epoch, seen.Base, seen.Fence = at.Seq, epoch, s.Next, s.Fence
+	return protocol.SettleFrame(p, seen), nil
 }

@@ -1,0 +1,584 @@
+package sequencer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/typedfold/fold/internal/nova"
+	"github.com/typedfold/fold/internal/nova/frame"
+	"github.com/typedfold/fold/internal/nova/jslog"
+	"github.com/typedfold/fold/runtime/protocol"
+)
+
+// troubled is a leader of a log in memory, in virtual time, and what it has answered.
+type troubled struct {
+	t       *testing.T
+	log     *fakeLog
+	l       *Leader
+	results map[string]Result
+	order   []string
+}
+
+// trouble runs a test in virtual time. Each message of the chain carries one batch: they are submitted one by one.
+func trouble(t *testing.T, controls int, f func(w *troubled)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &troubled{t: t, log: newFakeLog(t, controls), results: map[string]Result{}}
+		var err error
+		if w.l, err = Start(t.Context(), w.log, Options{Node: "one"}); err != nil {
+			t.Fatal(err)
+		}
+		f(w)
+		w.log.script(nil)
+		w.stop()
+		w.log.all()
+		if !w.l.bytes.TryAcquire(int64(w.l.o.MaxBytes)) {
+			t.Error("bytes are held that nothing needs any more")
+		}
+	})
+}
+
+func (w *troubled) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := w.l.Stop(ctx); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// submit hands batches over, each named by its body, and waits until the leader does nothing more at this time.
+func (w *troubled) submit(a protocol.Append, names ...string) {
+	w.t.Helper()
+	for _, name := range names {
+		err := w.l.Submit(w.t.Context(), Append{Append: a, Records: bodies(name)}, func(r Result) {
+			if _, twice := w.results[name]; twice {
+				w.t.Errorf("%s is answered twice", name)
+			}
+			w.results[name] = r
+			w.order = append(w.order, name)
+		})
+		if err != nil {
+			w.t.Fatalf("%s: %v", name, err)
+		}
+		synctest.Wait()
+	}
+}
+
+// fence asks for a fence; the answer comes later.
+func (w *troubled) fence(token string) func() (nova.Position, error) {
+	type answer struct {
+		tail nova.Position
+		err  error
+	}
+	got := make(chan answer, 1)
+	go func() {
+		tail, err := w.l.Fence(context.Background(), token)
+		got <- answer{tail, err}
+	}()
+	synctest.Wait()
+	return func() (nova.Position, error) {
+		a := <-got
+		return a.tail, a.err
+	}
+}
+
+func (w *troubled) after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// want says what came of a batch: its number, "indefinite", "nothing", "fenced", "missed" or "waits".
+func (w *troubled) want(want string, names ...string) {
+	w.t.Helper()
+	for _, name := range names {
+		r, ok := w.results[name]
+		got := "waits"
+		var away *UnavailableError
+		switch {
+		case !ok:
+		case r.Err == nil:
+			got = fmt.Sprint(r.Start.SeqNum)
+		case errors.As(r.Err, &away) && away.Indefinite:
+			got = "indefinite"
+		case errors.As(r.Err, &away):
+			got = "nothing"
+		case errors.As(r.Err, new(*FencedError)):
+			got = "fenced"
+		case errors.As(r.Err, new(*MissedError)):
+			got = "missed"
+		}
+		if got != want {
+			w.t.Errorf("%s: %s, want %s (%v)", name, got, want, r.Err)
+		}
+	}
+}
+
+func (w *troubled) wantLog(want string) {
+	w.t.Helper()
+	if got := strings.Join(w.log.bodies(), " "); got != want {
+		w.t.Errorf("the log holds %q, want %q", got, want)
+	}
+}
+
+func nth(v verdict, which ...int) func(int, jslog.Message) verdict {
+	return func(n int, _ jslog.Message) verdict {
+		if slices.Contains(which, n) {
+			return v
+		}
+		return delivers
+	}
+}
+
+func TestLostAnswer(t *testing.T) {
+	for _, lost := range [][]int{{1}, {2}, {3}, {1, 2}, {2, 3}, {1, 2, 3}} {
+		trouble(t, 8, func(w *troubled) {
+			w.log.script(nth(losesAnswer, lost...))
+			w.submit(protocol.Append{}, "a", "b", "c")
+			w.after(10 * time.Second)
+			w.want("0", "a")
+			w.want("1", "b")
+			w.want("2", "c")
+			w.wantLog("a b c")
+			if w.log.takeovers != 2 || !slices.Equal(w.order, []string{"a", "b", "c"}) {
+				t.Errorf("%d takeovers, answers in the order %v", w.log.takeovers, w.order)
+			}
+		})
+	}
+}
+
+// TestRefusedInTheWindow: all behind a message that is refused, lost or not sent is refused by the chain, and all are sent
+// again in their order and with their numbers.
+func TestRefusedInTheWindow(t *testing.T) {
+	for _, v := range []verdict{refuses, losesMessage, failsSend, delays} {
+		for at := 1; at <= 4; at++ {
+			trouble(t, 8, func(w *troubled) {
+				w.log.script(nth(v, at))
+				w.submit(protocol.Append{}, "a", "b", "c", "d")
+				w.after(10 * time.Second)
+				w.log.land() // what is late comes to nothing
+				for i, name := range []string{"a", "b", "c", "d"} {
+					w.want(fmt.Sprint(i), name)
+				}
+				w.wantLog("a b c d")
+				if w.log.takeovers != 2 {
+					t.Errorf("%d takeovers", w.log.takeovers)
+				}
+			})
+		}
+	}
+}
+
+// TestLateAnswer: an answer that comes after the frame was settled, or sent again, changes nothing.
+func TestLateAnswer(t *testing.T) {
+	trouble(t, 4, func(w *troubled) {
+		w.log.script(nth(delays, 1, 2))
+		w.submit(protocol.Append{}, "a", "b")
+		w.after(time.Second)
+		w.want("waits", "a", "b")
+		w.log.land()
+		synctest.Wait()
+		w.want("0", "a")
+		w.want("1", "b")
+		if w.log.takeovers != 1 {
+			t.Errorf("%d takeovers for answers that came in time", w.log.takeovers)
+		}
+		w.log.script(nth(delays, 1))
+		w.submit(protocol.Append{}, "c")
+		w.after(6 * time.Second)
+		w.want("2", "c") // sent again
+		w.log.land()
+		w.submit(protocol.Append{}, "d")
+		w.want("3", "d")
+		w.wantLog("a b c d")
+	})
+}
+
+// TestRenewalWithoutAnswer: a proof whose answer is lost, before frames that are in the log.
+func TestRenewalWithoutAnswer(t *testing.T) {
+	for _, lost := range [][]int{{1}, {1, 2}} {
+		trouble(t, 4, func(w *troubled) {
+			w.log.script(nth(losesAnswer, lost...))
+			w.submit(protocol.Append{Token: "other"}, "x") // its refusal needs a proof
+			w.submit(protocol.Append{}, "a")
+			w.after(10 * time.Second)
+			w.want("fenced", "x")
+			w.want("0", "a")
+			if err := w.l.Err(); err != nil {
+				t.Errorf("the leader has ended: %v", err)
+			}
+			w.wantLog("a")
+		})
+	}
+}
+
+// TestOutdatedRead: the read that is to settle a frame is answered by a server whose log is older.
+func TestOutdatedRead(t *testing.T) {
+	trouble(t, 4, func(w *troubled) {
+		w.log.script(nth(losesAnswer, 1, 2))
+		w.log.outdated = 2
+		w.submit(protocol.Append{}, "a", "b")
+		w.after(10 * time.Second)
+		w.want("0", "a")
+		w.want("1", "b")
+		w.wantLog("a b")
+		if w.log.outdated != 0 {
+			t.Error("no read was outdated")
+		}
+	})
+}
+
+// TestAwayForLong: the log does not come back within RecoverTimeout. What was sent may be stored, what waited is not, and
+// all fails in the order in which it came.
+func TestAwayForLong(t *testing.T) {
+	trouble(t, 2, func(w *troubled) { // a window of one
+		w.log.script(nil)
+		w.log.away = true
+		w.submit(protocol.Append{}, "sent", "waits")
+		w.submit(protocol.Append{Token: "other"}, "asks")
+		w.after(6 * time.Second) // recovery has begun
+		w.submit(protocol.Append{}, "queued", "last")
+		w.after(18 * time.Second)
+		w.want("waits", "sent", "waits", "asks", "queued", "last")
+		w.after(2 * time.Second)
+		w.want("indefinite", "sent")
+		w.want("nothing", "waits", "asks", "queued", "last")
+		if want := []string{"sent", "waits", "asks", "queued", "last"}; !slices.Equal(w.order, want) {
+			t.Errorf("failed in the order %v, want %v", w.order, want)
+		}
+		if err := w.l.Err(); !errors.Is(err, errAway) || !errors.Is(err, ErrTimeout) {
+			t.Errorf("it ended with %v", err)
+		}
+		err := w.l.Submit(w.t.Context(), Append{Records: bodies("after")}, func(Result) { t.Error("answered twice") })
+		if away := new(UnavailableError); !errors.As(err, &away) || away.Indefinite {
+			t.Errorf("a batch after the end: %v", err)
+		}
+		if _, err := w.l.Stands(w.t.Context()); !errors.As(err, new(*UnavailableError)) {
+			t.Errorf("a question after the end: %v", err)
+		}
+	})
+}
+
+// TestAwayForAWhile: the log comes back before RecoverTimeout is over, and nothing has failed.
+func TestAwayForAWhile(t *testing.T) {
+	trouble(t, 2, func(w *troubled) {
+		w.log.away = true
+		w.submit(protocol.Append{}, "a", "b")
+		w.after(20 * time.Second)
+		w.log.away = false
+		w.after(time.Second)
+		w.want("0", "a")
+		w.want("1", "b")
+		w.wantLog("a b")
+	})
+}
+
+// TestNothingGetsIn: the log answers and lets itself be led, and refuses each frame. The leader does not try for ever, nor
+// as fast as it can.
+func TestNothingGetsIn(t *testing.T) {
+	trouble(t, 2, func(w *troubled) {
+		w.log.script(func(int, jslog.Message) verdict { return refuses })
+		w.submit(protocol.Append{}, "a", "b")
+		w.after(19 * time.Second)
+		w.want("waits", "a", "b")
+		w.after(2 * time.Second)
+		w.want("nothing", "a", "b")
+		if w.log.takeovers < 10 || w.log.takeovers > 100 {
+			t.Errorf("%d takeovers in 20 s", w.log.takeovers)
+		}
+	})
+	trouble(t, 2, func(w *troubled) { // now and then one gets in: it goes on
+		w.log.script(func(n int, _ jslog.Message) verdict {
+			if n%6 == 0 {
+				return delivers
+			}
+			return losesMessage
+		})
+		w.submit(protocol.Append{}, "a", "b")
+		w.after(9 * time.Minute)
+		if w.l.Err() == nil {
+			t.Error("five losses of 5 s in a row are longer than 20 s")
+		}
+	})
+	trouble(t, 2, func(w *troubled) {
+		w.log.script(func(n int, _ jslog.Message) verdict {
+			if n%4 == 0 {
+				return delivers
+			}
+			return losesMessage
+		})
+		w.submit(protocol.Append{}, "a", "b", "c", "d")
+		w.after(2 * time.Minute)
+		w.want("3", "d")
+		w.after(time.Hour)
+		w.log.script(nth(losesAnswer, 1))
+		w.submit(protocol.Append{}, "e")
+		w.after(10 * time.Second)
+		w.want("4", "e")
+	})
+}
+
+func TestStopDuringTrouble(t *testing.T) {
+	trouble(t, 4, func(w *troubled) {
+		w.log.script(nth(losesMessage, 1))
+		w.submit(protocol.Append{}, "a", "b")
+		stopped := make(chan struct{})
+		go func() {
+			w.stop()
+			close(stopped)
+		}()
+		synctest.Wait()
+		w.submit(protocol.Append{}, "late")
+		w.want("nothing", "late")
+		<-stopped
+		w.want("0", "a")
+		w.want("1", "b")
+		w.wantLog("a b")
+		if w.log.holder != "" || !errors.Is(w.l.Err(), ErrStopped) {
+			t.Errorf("the log names %q; %v", w.log.holder, w.l.Err())
+		}
+	})
+	trouble(t, 4, func(w *troubled) { // the last word's answer is lost
+		w.log.script(nth(losesAnswer, 1))
+		w.stop()
+		if w.log.holder != "" || w.l.Err() == nil {
+			t.Errorf("the log names %q; %v", w.log.holder, w.l.Err())
+		}
+	})
+	trouble(t, 4, func(w *troubled) { // the last word is refused
+		w.log.script(nth(refuses, 1))
+		w.stop()
+		if w.log.holder != "" || !errors.Is(w.l.Err(), ErrStopped) {
+			t.Errorf("the log names %q; %v", w.log.holder, w.l.Err())
+		}
+	})
+}
+
+// TestFenceDuringTrouble: a fence that comes while a frame is unsettled lies behind it, and so does its boundary.
+func TestFenceDuringTrouble(t *testing.T) {
+	for _, v := range []verdict{losesAnswer, losesMessage, refuses} {
+		trouble(t, 4, func(w *troubled) {
+			w.log.script(nth(v, 1))
+			w.submit(protocol.Append{}, "a")
+			answer := w.fence("gen-1")
+			w.submit(protocol.Append{}, "old")
+			w.submit(protocol.Append{Token: "gen-1"}, "b")
+			if v != refuses {
+				w.want("waits", "a", "old", "b")
+			}
+			tail, err := answer()
+			if err != nil || tail.SeqNum != 1 {
+				t.Errorf("fence: %+v, %v", tail, err)
+			}
+			w.after(10 * time.Second)
+			w.want("0", "a")
+			w.want("fenced", "old")
+			w.want("1", "b")
+			w.wantLog("a b")
+		})
+	}
+}
+
+// TestFenceLost: a fence that is not in the log for sure is answered so, and whoever it would have locked out is told that
+// nothing was written, and not that it is fenced out.
+func TestFenceLost(t *testing.T) {
+	trouble(t, 4, func(w *troubled) {
+		w.log.script(nil)
+		w.log.away = true
+		answer := w.fence("gen-1")
+		w.submit(protocol.Append{}, "old")
+		w.after(30 * time.Second)
+		_, err := answer()
+		if away := new(UnavailableError); !errors.As(err, &away) || !away.Indefinite {
+			t.Errorf("the fence: %v", err)
+		}
+		w.want("nothing", "old")
+	})
+}
+
+// TestProofOnALostFence: a refusal that waits for a fence that was not sent yet is none of the fence's.
+func TestProofOnALostFence(t *testing.T) {
+	trouble(t, 2, func(w *troubled) {
+		w.log.away = true
+		w.submit(protocol.Append{}, "a")
+		answer := w.fence("gen-1")               // waits for the window
+		w.submit(protocol.Append{}, "old")       // refused, behind the fence's link
+		w.log.script(nil)                        // nothing of it arrives
+		w.after(6 * time.Second)                 // a is unknown
+		w.log.away = false                       // and settled by leading anew
+		w.log.script(nth(losesMessage, 2, 3, 4)) // a is sent again; the fence is lost
+		w.after(10 * time.Second)
+		w.log.away = true
+		w.after(40 * time.Second)
+		if _, err := answer(); err == nil {
+			t.Error("the fence was lost")
+		}
+		w.want("0", "a")
+		w.want("nothing", "old")
+	})
+}
+
+// other has another node lead the log for a while, and do something.
+func (w *troubled) other(f func(l *Leader)) {
+	w.t.Helper()
+	l, err := Start(w.t.Context(), w.log, Options{Node: "two"})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	f(l)
+	if err := l.Stop(w.t.Context()); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// TestReplaced: after another node has taken over, late frames are refused, what was admitted fails, and the leader ends.
+func TestReplaced(t *testing.T) {
+	trouble(t, 1, func(w *troubled) {
+		// With one control subject, the takeover and the opening frame are as long as the chain's first two: the chain
+		// check of the third matches by accident.
+		w.log.script(nth(delays, 1, 2, 3))
+		w.submit(protocol.Append{}, "a", "b", "c")
+		w.other(func(*Leader) { w.log.land() })
+		w.after(10 * time.Second)
+		w.want("nothing", "a", "b", "c")
+		w.wantLog("")
+		if err := w.l.Err(); !errors.Is(err, ErrSuperseded) {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+}
+
+// TestLedInBetween: another node led and wrote, and the log names this one again. What is not in the log fails for good,
+// and what is in the log is acknowledged.
+func TestLedInBetween(t *testing.T) {
+	trouble(t, 2, func(w *troubled) {
+		w.log.script(func(n int, _ jslog.Message) verdict { return []verdict{losesAnswer, delays}[min(n-1, 1)] })
+		w.submit(protocol.Append{}, "a", "b", "c") // c waits for the window
+		w.log.script(nil)
+		w.other(func(l *Leader) {
+			if _, err := l.Append(w.t.Context(), Append{Records: bodies("x")}); err != nil {
+				t.Error(err)
+			}
+		})
+		w.log.holder = "one" // a takeover of this node that was long under way
+		w.after(10 * time.Second)
+		w.want("0", "a")
+		w.want("nothing", "b", "c")
+		w.submit(protocol.Append{HasMatch: true, Match: 2}, "d")
+		w.want("2", "d")
+		w.wantLog("a x d")
+	})
+}
+
+// TestRemovedBeforeSettled: retention removes a frame whose answer was lost. It is not said that nothing was written.
+func TestRemovedBeforeSettled(t *testing.T) {
+	trouble(t, 2, func(w *troubled) {
+		w.log.script(nth(losesAnswer, 1))
+		w.submit(protocol.Append{}, "a")
+		w.log.script(nil)
+		w.other(func(l *Leader) {
+			if _, err := l.Append(w.t.Context(), Append{Records: bodies("x")}); err != nil {
+				t.Error(err)
+			}
+		})
+		w.log.holder = "one"
+		w.log.frames = w.log.frames[len(w.log.frames)-1:]
+		w.after(10 * time.Second)
+		w.want("indefinite", "a")
+		w.after(time.Hour) // this trouble is over, and counts for nothing in the next
+		w.log.script(nth(losesMessage, 1))
+		w.submit(protocol.Append{}, "b")
+		w.after(10 * time.Second)
+		w.want("2", "b")
+	})
+}
+
+// TestLogLost: a log that has lost what it acknowledged does not get the same numbers again.
+func TestLogLost(t *testing.T) {
+	trouble(t, 2, func(w *troubled) {
+		w.submit(protocol.Append{}, "a", "b")
+		w.want("1", "b")
+		w.log.frames = w.log.frames[:len(w.log.frames)-1]
+		w.log.script(nth(refuses, 1))
+		w.submit(protocol.Append{}, "c")
+		w.after(time.Minute)
+		if err := w.l.Err(); !errors.Is(err, jslog.ErrDamaged) {
+			t.Errorf("it ended with %v", err)
+		}
+		w.wantLog("a")
+	})
+}
+
+// TestTakenOverUnderway: a takeover of this same node that was long under way comes between its frames.
+func TestTakenOverUnderway(t *testing.T) {
+	trouble(t, 2, func(w *troubled) {
+		w.submit(protocol.Append{}, "a")
+		if _, err := w.log.TakeOver(w.t.Context(), "one"); err != nil {
+			t.Fatal(err)
+		}
+		w.submit(protocol.Append{}, "b", "c")
+		w.after(time.Second)
+		w.want("0", "a")
+		w.want("1", "b")
+		w.want("2", "c")
+		w.wantLog("a b c")
+	})
+}
+
+// TestMissDuringTrouble: a miss is answered when what it counted on is settled.
+func TestMissDuringTrouble(t *testing.T) {
+	trouble(t, 4, func(w *troubled) {
+		w.log.script(nth(losesMessage, 1))
+		w.submit(protocol.Append{}, "a")
+		w.submit(protocol.Append{HasMatch: true}, "x")
+		w.want("waits", "x")
+		w.after(10 * time.Second)
+		w.want("missed", "x")
+		if miss := new(MissedError); !errors.As(w.results["x"].Err, &miss) || miss.Tail.SeqNum != 1 {
+			t.Errorf("%v", w.results["x"].Err)
+		}
+	})
+}
+
+// TestWrongPlace: an answer that names another place than the chain can give ends the leader.
+func TestWrongPlace(t *testing.T) {
+	trouble(t, 2, func(w *troubled) {
+		w.log.script(func(int, jslog.Message) verdict { w.log.seq++; return losesMessage })
+		w.submit(protocol.Append{}, "a")
+		w.l.replied(jslog.Reply{ID: w.l.nextID - 1, Kind: protocol.FrameStored, Seq: 99})
+		synctest.Wait()
+		w.want("indefinite", "a")
+		if err := w.l.Err(); !errors.Is(err, jslog.ErrDamaged) {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+}
+
+// TestStateOfFrames: frames that are sent again say what stands before them.
+func TestStateOfFrames(t *testing.T) {
+	trouble(t, 4, func(w *troubled) {
+		w.log.script(nth(losesMessage, 2))
+		w.submit(protocol.Append{}, "a")
+		answer := w.fence("t")
+		w.submit(protocol.Append{Token: "t"}, "b")
+		if tail, err := answer(); err != nil || tail.SeqNum != 1 {
+			t.Errorf("%v, %v", tail, err)
+		}
+		w.after(10 * time.Second)
+		w.want("1", "b")
+		var states []string
+		for _, f := range w.log.all() {
+			states = append(states, stateText(f.State))
+		}
+		want := "0:0 0:0 0:0 1:0 1:1t 1:1t"
+		if got := strings.Join(states, " "); got != want {
+			t.Errorf("states %s, want %s", got, want)
+		}
+	})
+}
+
+func stateText(s frame.State) string { return fmt.Sprintf("%d:%d%s", s.Next, s.Fence, s.Token) }

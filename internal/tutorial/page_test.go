@@ -61,6 +61,8 @@ func (s step) asksOnly() bool {
 	return true
 }
 
+func (s step) compiles() bool { return strings.Contains("\n"+s.commands, "\ngo ") }
+
 func (s step) startsServer() bool { return strings.Contains("\n"+s.commands, "\nnats-server ") }
 
 // differ tells the first line in which what was printed is not what the page says, where "..." stands for any text.

@@ -25,8 +25,8 @@ const (
 	folder = "edge"
 	// shownAddr is where the router of the page listens.
 	shownAddr = "127.0.0.1:8080"
-	// perStep bounds one block. The first ones compile.
-	perStep = 5 * time.Minute
+	// compiling and running bound one block.
+	compiling, running = 10 * time.Minute, 2 * time.Minute
 )
 
 func pageSteps(t *testing.T) []step {
@@ -52,7 +52,11 @@ func TestTutorial(t *testing.T) {
 	sh := startShell(t, dir)
 	for _, s := range steps {
 		began := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), perStep)
+		bound := running
+		if s.compiles() {
+			bound = compiling
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), bound)
 		err := sh.do(ctx, dir, s)
 		cancel()
 		if err != nil {

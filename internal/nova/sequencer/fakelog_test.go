@@ -43,9 +43,8 @@ type fakeLog struct {
 	sent   int
 	late   []func()
 	away   bool // nothing reaches the log, and no answer comes
-	// outdated is how many answers to From are of the log before the newest takeover.
+	// outdated is how many answers to From are of the log as it began.
 	outdated  int
-	taken     int // how many frames there were at the newest takeover
 	takeovers int
 }
 
@@ -74,7 +73,7 @@ func (l *fakeLog) TakeOver(_ context.Context, node string) (jslog.Epoch, error) 
 		l.seq++
 		l.control[i] = l.seq
 	}
-	l.holder, l.taken = node, len(l.frames)
+	l.holder = node
 	l.takeovers++
 	return jslog.Epoch{Number: l.seq, Control: append([]uint64(nil), l.control...), Node: node}, nil
 }
@@ -137,6 +136,33 @@ func (l *fakeLog) script(onSend func(n int, m jslog.Message) verdict) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sent, l.onSend = 0, onSend
+}
+
+func (l *fakeLog) setAway(away bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.away = away
+}
+
+// outdate has so many answers to From be of an older log.
+func (l *fakeLog) outdate(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.outdated = n
+}
+
+// name has the log name a node that leads.
+func (l *fakeLog) name(node string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holder = node
+}
+
+// cut leaves the frames from one to the other.
+func (l *fakeLog) cut(from, to int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.frames = l.frames[from:to]
 }
 
 // all are the log's frames, which follow each other.

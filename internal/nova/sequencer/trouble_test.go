@@ -1,7 +1,6 @@
 package sequencer
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,129 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/typedfold/fold/internal/nova"
-	"github.com/typedfold/fold/internal/nova/frame"
 	"github.com/typedfold/fold/internal/nova/jslog"
 	"github.com/typedfold/fold/runtime/protocol"
 )
-
-// troubled is a leader of a log in memory, in virtual time, and what it has answered.
-type troubled struct {
-	t       *testing.T
-	log     *fakeLog
-	l       *Leader
-	results map[string]Result
-	order   []string
-}
-
-// trouble runs a test in virtual time. Each message of the chain carries one batch: they are submitted one by one.
-func trouble(t *testing.T, controls int, f func(w *troubled)) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &troubled{t: t, log: newFakeLog(t, controls), results: map[string]Result{}}
-		var err error
-		if w.l, err = Start(t.Context(), w.log, Options{Node: "one"}); err != nil {
-			t.Fatal(err)
-		}
-		f(w)
-		w.log.script(nil)
-		w.stop()
-		w.log.all()
-		if !w.l.bytes.TryAcquire(int64(w.l.o.MaxBytes)) {
-			t.Error("bytes are held that nothing needs any more")
-		}
-	})
-}
-
-func (w *troubled) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if err := w.l.Stop(ctx); err != nil {
-		w.t.Error(err)
-	}
-}
-
-// submit hands batches over, each named by its body, and waits until the leader does nothing more at this time.
-func (w *troubled) submit(a protocol.Append, names ...string) {
-	w.t.Helper()
-	for _, name := range names {
-		err := w.l.Submit(w.t.Context(), Append{Append: a, Records: bodies(name)}, func(r Result) {
-			if _, twice := w.results[name]; twice {
-				w.t.Errorf("%s is answered twice", name)
-			}
-			w.results[name] = r
-			w.order = append(w.order, name)
-		})
-		if err != nil {
-			w.t.Fatalf("%s: %v", name, err)
-		}
-		synctest.Wait()
-	}
-}
-
-// fence asks for a fence; the answer comes later.
-func (w *troubled) fence(token string) func() (nova.Position, error) {
-	type answer struct {
-		tail nova.Position
-		err  error
-	}
-	got := make(chan answer, 1)
-	go func() {
-		tail, err := w.l.Fence(context.Background(), token)
-		got <- answer{tail, err}
-	}()
-	synctest.Wait()
-	return func() (nova.Position, error) {
-		a := <-got
-		return a.tail, a.err
-	}
-}
-
-func (w *troubled) after(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
-
-// want says what came of a batch: its number, "indefinite", "nothing", "fenced", "missed" or "waits".
-func (w *troubled) want(want string, names ...string) {
-	w.t.Helper()
-	for _, name := range names {
-		r, ok := w.results[name]
-		got := "waits"
-		var away *UnavailableError
-		switch {
-		case !ok:
-		case r.Err == nil:
-			got = fmt.Sprint(r.Start.SeqNum)
-		case errors.As(r.Err, &away) && away.Indefinite:
-			got = "indefinite"
-		case errors.As(r.Err, &away):
-			got = "nothing"
-		case errors.As(r.Err, new(*FencedError)):
-			got = "fenced"
-		case errors.As(r.Err, new(*MissedError)):
-			got = "missed"
-		}
-		if got != want {
-			w.t.Errorf("%s: %s, want %s (%v)", name, got, want, r.Err)
-		}
-	}
-}
-
-func (w *troubled) wantLog(want string) {
-	w.t.Helper()
-	if got := strings.Join(w.log.bodies(), " "); got != want {
-		w.t.Errorf("the log holds %q, want %q", got, want)
-	}
-}
-
-func nth(v verdict, which ...int) func(int, jslog.Message) verdict {
-	return func(n int, _ jslog.Message) verdict {
-		if slices.Contains(which, n) {
-			return v
-		}
-		return delivers
-	}
-}
 
 func TestLostAnswer(t *testing.T) {
 	for _, lost := range [][]int{{1}, {2}, {3}, {1, 2}, {2, 3}, {1, 2, 3}} {
@@ -220,7 +99,7 @@ func TestRenewalWithoutAnswer(t *testing.T) {
 func TestOutdatedRead(t *testing.T) {
 	trouble(t, 4, func(w *troubled) {
 		w.log.script(nth(losesAnswer, 1, 2))
-		w.log.outdated = 2
+		w.log.outdate(2)
 		w.submit(protocol.Append{}, "a", "b")
 		w.after(10 * time.Second)
 		w.want("0", "a")
@@ -237,7 +116,7 @@ func TestOutdatedRead(t *testing.T) {
 func TestAwayForLong(t *testing.T) {
 	trouble(t, 2, func(w *troubled) { // a window of one
 		w.log.script(nil)
-		w.log.away = true
+		w.log.setAway(true)
 		w.submit(protocol.Append{}, "sent", "waits")
 		w.submit(protocol.Append{Token: "other"}, "asks")
 		w.after(6 * time.Second) // recovery has begun
@@ -266,10 +145,10 @@ func TestAwayForLong(t *testing.T) {
 // TestAwayForAWhile: the log comes back before RecoverTimeout is over, and nothing has failed.
 func TestAwayForAWhile(t *testing.T) {
 	trouble(t, 2, func(w *troubled) {
-		w.log.away = true
+		w.log.setAway(true)
 		w.submit(protocol.Append{}, "a", "b")
 		w.after(20 * time.Second)
-		w.log.away = false
+		w.log.setAway(false)
 		w.after(time.Second)
 		w.want("0", "a")
 		w.want("1", "b")
@@ -388,7 +267,7 @@ func TestFenceDuringTrouble(t *testing.T) {
 func TestFenceLost(t *testing.T) {
 	trouble(t, 4, func(w *troubled) {
 		w.log.script(nil)
-		w.log.away = true
+		w.log.setAway(true)
 		answer := w.fence("gen-1")
 		w.submit(protocol.Append{}, "old")
 		w.after(30 * time.Second)
@@ -403,16 +282,16 @@ func TestFenceLost(t *testing.T) {
 // TestProofOnALostFence: a refusal that waits for a fence that was not sent yet is none of the fence's.
 func TestProofOnALostFence(t *testing.T) {
 	trouble(t, 2, func(w *troubled) {
-		w.log.away = true
+		w.log.setAway(true)
 		w.submit(protocol.Append{}, "a")
 		answer := w.fence("gen-1")               // waits for the window
 		w.submit(protocol.Append{}, "old")       // refused, behind the fence's link
 		w.log.script(nil)                        // nothing of it arrives
 		w.after(6 * time.Second)                 // a is unknown
-		w.log.away = false                       // and settled by leading anew
+		w.log.setAway(false)                     // and settled by leading anew
 		w.log.script(nth(losesMessage, 2, 3, 4)) // a is sent again; the fence is lost
 		w.after(10 * time.Second)
-		w.log.away = true
+		w.log.setAway(true)
 		w.after(40 * time.Second)
 		if _, err := answer(); err == nil {
 			t.Error("the fence was lost")
@@ -420,19 +299,6 @@ func TestProofOnALostFence(t *testing.T) {
 		w.want("0", "a")
 		w.want("nothing", "old")
 	})
-}
-
-// other has another node lead the log for a while, and do something.
-func (w *troubled) other(f func(l *Leader)) {
-	w.t.Helper()
-	l, err := Start(w.t.Context(), w.log, Options{Node: "two"})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	f(l)
-	if err := l.Stop(w.t.Context()); err != nil {
-		w.t.Error(err)
-	}
 }
 
 // TestReplaced: after another node has taken over, late frames are refused, what was admitted fails, and the leader ends.
@@ -464,7 +330,7 @@ func TestLedInBetween(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		w.log.holder = "one" // a takeover of this node that was long under way
+		w.log.name("one") // a takeover of this node that was long under way
 		w.after(10 * time.Second)
 		w.want("0", "a")
 		w.want("nothing", "b", "c")
@@ -485,8 +351,8 @@ func TestRemovedBeforeSettled(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		w.log.holder = "one"
-		w.log.frames = w.log.frames[len(w.log.frames)-1:]
+		w.log.name("one")
+		w.log.cut(len(w.log.frames)-1, len(w.log.frames))
 		w.after(10 * time.Second)
 		w.want("indefinite", "a")
 		w.after(time.Hour) // this trouble is over, and counts for nothing in the next
@@ -502,7 +368,7 @@ func TestLogLost(t *testing.T) {
 	trouble(t, 2, func(w *troubled) {
 		w.submit(protocol.Append{}, "a", "b")
 		w.want("1", "b")
-		w.log.frames = w.log.frames[:len(w.log.frames)-1]
+		w.log.cut(0, len(w.log.frames)-1)
 		w.log.script(nth(refuses, 1))
 		w.submit(protocol.Append{}, "c")
 		w.after(time.Minute)
@@ -580,5 +446,3 @@ func TestStateOfFrames(t *testing.T) {
 		}
 	})
 }
-
-func stateText(s frame.State) string { return fmt.Sprintf("%d:%d%s", s.Next, s.Fence, s.Token) }

@@ -246,15 +246,17 @@ type remote struct {
 	node string
 }
 
-func (r remote) ask(ctx context.Context, m *nats.Msg) (*answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.s.n.o.ForwardTimeout)
+func (r remote) ask(caller context.Context, m *nats.Msg) (*answer, error) {
+	ctx, cancel := context.WithTimeout(caller, r.s.n.o.ForwardTimeout)
 	defer cancel()
 	reply, err := r.s.n.nc.RequestMsgWithContext(ctx, m)
 	if err != nil {
 		if err = nobody(err); errors.Is(err, errNobody) {
 			return nil, err
 		}
-		r.s.answers(r.node, false)
+		if caller.Err() == nil {
+			r.s.answers(r.node, false) // a caller that left early says nothing of the node
+		}
 		return nil, &sequencer.UnavailableError{Err: err, Indefinite: true}
 	}
 	r.s.answers(r.node, true)

@@ -166,3 +166,45 @@ func TestForward(t *testing.T) {
 		}
 	}
 }
+
+// TestImpatientCallers: callers that leave before a leader's node answers don't have it taken for dead; that it doesn't
+// answer within ForwardTimeout does.
+func TestImpatientCallers(t *testing.T) {
+	n, nc := testNode(t, natstest.New(t, natstest.Options{}))
+	n.o.ForwardTimeout = 50 * time.Millisecond
+	if err := n.Create(t.Context(), addr, jslog.Config{Memory: true}); err != nil {
+		t.Fatal(err)
+	}
+	s := stream(t, n)
+	sub, err := nc.SubscribeSync(s.subject("silent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.remote = "silent"
+	for range maxSilent {
+		left, leave := context.WithCancel(t.Context())
+		defer leave()
+		go func() {
+			if _, err := sub.NextMsg(10 * time.Second); err == nil {
+				leave()
+			}
+		}()
+		if _, err := (remote{s, "silent"}).Stands(left); err == nil {
+			t.Fatal("nobody answers")
+		}
+	}
+	if s.silent != 0 {
+		t.Errorf("%d callers that left count", s.silent)
+	}
+	for i := range maxSilent {
+		if _, err := (remote{s, "silent"}).Stands(t.Context()); err == nil {
+			t.Fatal("nobody answers")
+		}
+		if s.silent != i+1 {
+			t.Errorf("%d of %d requests without an answer count", s.silent, i+1)
+		}
+	}
+	if st, err := s.Stands(t.Context()); err != nil || s.leading() == nil {
+		t.Errorf("the node that doesn't answer is not followed: %+v, %v", st, err)
+	}
+}

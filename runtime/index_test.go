@@ -492,6 +492,7 @@ func TestIndexReads(t *testing.T) {
 			t.Errorf("%v %v", ok, err)
 		}
 		over, cancel := context.WithCancel(ctx)
+		defer cancel()
 		n := 0
 		for _, err := range tb.hosts.ListByNode(over, "n") {
 			if n++; n == 3 {
@@ -687,5 +688,57 @@ func TestNewKeysAreNotAskedFor(t *testing.T) {
 			t.Error("a store with rows was not asked")
 		}
 		tb.mustCheck(t)
+	})
+}
+
+// TestIndexesOfOtherCodecs: JSON, an encoded message where JSON is written, and a raw value have the entries of what
+// reads see.
+func TestIndexesOfOtherCodecs(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		log, s, ctx := newLog(), openStore(t, b, t.TempDir()), bounded(t)
+		builder := fold.NewBuilder(log, s, fold.Options{Logger: quiet})
+		docs, err := ix.RegisterDoc(builder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		blobs, err := ix.RegisterBlob(builder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := builder.Start(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = f.Close() }()
+		if _, err := ix.NewDocWriter(log).Put(ctx, &indexedv1.Doc{Id: "json", Owner: "me"}); err != nil {
+			t.Fatal(err)
+		}
+		set(t, log, "doc.proto", &indexedv1.Doc{Id: "proto", Owner: "me", Size: new(int64)})
+		log.Set("doc.bad", "{")
+		rev, err := ix.NewBlobWriter(log).PutAt(ctx, ix.BlobKey{ID: "a"}, &indexedv1.Blob{Text: "hello"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.WaitApplied(ctx, rev); err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for _, row := range collect(t, docs.ListByOwner(ctx, "me")) {
+			ids = append(ids, row.Value.Id)
+		}
+		if n, err := docs.CountBySize(ctx, 0); !slices.Equal(ids, []string{"json", "proto"}) || err != nil || n != 1 {
+			t.Errorf("%q, %d, %v", ids, n, err)
+		}
+		if row, ok, err := blobs.GetByText(ctx, "hello"); err != nil || !ok || row.Key.ID != "a" {
+			t.Errorf("%v %v %v", row, ok, err)
+		}
+		report, err := f.VerifyIndexes(ctx)
+		if err := errors.Join(err, report.Err()); err != nil || report.Rows != 3 {
+			t.Errorf("%+v %v", report, err)
+		}
+		dynamic, err := fold.VerifyIndexesOf(ctx, s, (&indexedv1.Doc{}).ProtoReflect().Descriptor(), (&indexedv1.Blob{}).ProtoReflect().Descriptor())
+		if err := errors.Join(err, dynamic.Err()); err != nil || dynamic.Entries != report.Entries || dynamic.Rows != 3 {
+			t.Errorf("%+v %v", dynamic, err)
+		}
 	})
 }

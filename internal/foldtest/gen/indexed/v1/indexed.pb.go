@@ -530,6 +530,112 @@ func (x *Plain) GetText() string {
 	return ""
 }
 
+// Doc is written as JSON, and read as an encoded message too.
+type Doc struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Owner         string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	Size          *int64                 `protobuf:"varint,3,opt,name=size,proto3,oneof" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Doc) Reset() {
+	*x = Doc{}
+	mi := &file_indexed_v1_indexed_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Doc) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Doc) ProtoMessage() {}
+
+func (x *Doc) ProtoReflect() protoreflect.Message {
+	mi := &file_indexed_v1_indexed_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Doc.ProtoReflect.Descriptor instead.
+func (*Doc) Descriptor() ([]byte, []int) {
+	return file_indexed_v1_indexed_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Doc) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Doc) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *Doc) GetSize() int64 {
+	if x != nil && x.Size != nil {
+		return *x.Size
+	}
+	return 0
+}
+
+// Blob holds text, and nothing around it.
+type Blob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Blob) Reset() {
+	*x = Blob{}
+	mi := &file_indexed_v1_indexed_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Blob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Blob) ProtoMessage() {}
+
+func (x *Blob) ProtoReflect() protoreflect.Message {
+	mi := &file_indexed_v1_indexed_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Blob.ProtoReflect.Descriptor instead.
+func (*Blob) Descriptor() ([]byte, []int) {
+	return file_indexed_v1_indexed_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Blob) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 type Host_Spec struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Owner         string                 `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
@@ -540,7 +646,7 @@ type Host_Spec struct {
 
 func (x *Host_Spec) Reset() {
 	*x = Host_Spec{}
-	mi := &file_indexed_v1_indexed_proto_msgTypes[6]
+	mi := &file_indexed_v1_indexed_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -552,7 +658,7 @@ func (x *Host_Spec) String() string {
 func (*Host_Spec) ProtoMessage() {}
 
 func (x *Host_Spec) ProtoReflect() protoreflect.Message {
-	mi := &file_indexed_v1_indexed_proto_msgTypes[6]
+	mi := &file_indexed_v1_indexed_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -592,7 +698,7 @@ type Lease_Spec struct {
 
 func (x *Lease_Spec) Reset() {
 	*x = Lease_Spec{}
-	mi := &file_indexed_v1_indexed_proto_msgTypes[7]
+	mi := &file_indexed_v1_indexed_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -604,7 +710,7 @@ func (x *Lease_Spec) String() string {
 func (*Lease_Spec) ProtoMessage() {}
 
 func (x *Lease_Spec) ProtoReflect() protoreflect.Message {
-	mi := &file_indexed_v1_indexed_proto_msgTypes[7]
+	mi := &file_indexed_v1_indexed_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -704,7 +810,20 @@ const file_indexed_v1_indexed_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text:\x10\x8a\xe3\x18\f\n" +
 	"\n" +
-	"plain.{id}*U\n" +
+	"plain.{id}\"\x86\x01\n" +
+	"\x03Doc\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x17\n" +
+	"\x04size\x18\x03 \x01(\x03H\x00R\x04size\x88\x01\x01:7\x8a\xe3\x183\n" +
+	"\bdoc.{id} \x022\x11\n" +
+	"\bby_owner\x12\x05owner2\x0f\n" +
+	"\aby_size\x12\x04sizeb\x01\x01B\a\n" +
+	"\x05_size\"H\n" +
+	"\x04Blob\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text:,\x8a\xe3\x18(\n" +
+	"\tblob.{id}\x12\x06\n" +
+	"\x02id\x10\x01 \x032\x11\n" +
+	"\aby_text\x12\x04text\x18\x01*U\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\f\n" +
 	"\bSTATE_UP\x10\x01\x12\x0e\n" +
@@ -727,7 +846,7 @@ func file_indexed_v1_indexed_proto_rawDescGZIP() []byte {
 }
 
 var file_indexed_v1_indexed_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_indexed_v1_indexed_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_indexed_v1_indexed_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_indexed_v1_indexed_proto_goTypes = []any{
 	(State)(0),                    // 0: indexed.v1.State
 	(*Host)(nil),                  // 1: indexed.v1.Host
@@ -736,18 +855,20 @@ var file_indexed_v1_indexed_proto_goTypes = []any{
 	(*Lease)(nil),                 // 4: indexed.v1.Lease
 	(*Mode)(nil),                  // 5: indexed.v1.Mode
 	(*Plain)(nil),                 // 6: indexed.v1.Plain
-	(*Host_Spec)(nil),             // 7: indexed.v1.Host.Spec
-	(*Lease_Spec)(nil),            // 8: indexed.v1.Lease.Spec
-	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 10: google.protobuf.Duration
+	(*Doc)(nil),                   // 7: indexed.v1.Doc
+	(*Blob)(nil),                  // 8: indexed.v1.Blob
+	(*Host_Spec)(nil),             // 9: indexed.v1.Host.Spec
+	(*Lease_Spec)(nil),            // 10: indexed.v1.Lease.Spec
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
 }
 var file_indexed_v1_indexed_proto_depIdxs = []int32{
 	0,  // 0: indexed.v1.Host.state:type_name -> indexed.v1.State
-	7,  // 1: indexed.v1.Host.spec:type_name -> indexed.v1.Host.Spec
-	9,  // 2: indexed.v1.Host.seen:type_name -> google.protobuf.Timestamp
-	10, // 3: indexed.v1.Host.drain:type_name -> google.protobuf.Duration
-	8,  // 4: indexed.v1.Lease.spec:type_name -> indexed.v1.Lease.Spec
-	10, // 5: indexed.v1.Lease.at:type_name -> google.protobuf.Duration
+	9,  // 1: indexed.v1.Host.spec:type_name -> indexed.v1.Host.Spec
+	11, // 2: indexed.v1.Host.seen:type_name -> google.protobuf.Timestamp
+	12, // 3: indexed.v1.Host.drain:type_name -> google.protobuf.Duration
+	10, // 4: indexed.v1.Lease.spec:type_name -> indexed.v1.Lease.Spec
+	12, // 5: indexed.v1.Lease.at:type_name -> google.protobuf.Duration
 	6,  // [6:6] is the sub-list for method output_type
 	6,  // [6:6] is the sub-list for method input_type
 	6,  // [6:6] is the sub-list for extension type_name
@@ -766,13 +887,14 @@ func file_indexed_v1_indexed_proto_init() {
 	}
 	file_indexed_v1_indexed_proto_msgTypes[4].OneofWrappers = []any{}
 	file_indexed_v1_indexed_proto_msgTypes[6].OneofWrappers = []any{}
+	file_indexed_v1_indexed_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_indexed_v1_indexed_proto_rawDesc), len(file_indexed_v1_indexed_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   8,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -167,6 +167,56 @@ type (
 	}
 	PlainHookFuncs          fold.Hooks[PlainKey, *indexedv1.Plain]
 	UnimplementedPlainHooks struct{}
+	// DocKey is the key "doc.{id}" in bucket "test".
+	DocKey struct{ ID string }
+	// DocTable reads the rows of a fold; RegisterDoc adds it to a builder, before its Start.
+	// Doc is written as JSON, and read as an encoded message too.
+	DocTable struct {
+		*fold.Table[DocKey, *indexedv1.Doc]
+	}
+	// DocWriter writes rows to a bucket; it needs no fold, and is safe for concurrent use.
+	DocWriter struct {
+		*fold.Writer[DocKey, *indexedv1.Doc]
+	}
+	DocRow    = fold.Row[DocKey, *indexedv1.Doc]
+	DocRows   = fold.Rows[DocKey, *indexedv1.Doc]
+	DocEvent  = fold.Event[DocKey, *indexedv1.Doc]
+	DocRev    = fold.Rev[DocKey]
+	DocPrefix = fold.Prefix[DocKey]
+	DocOption = fold.TableOption
+	// DocHooks follow the fold. Embed UnimplementedDocHooks, or use DocHookFuncs, whose funcs may be nil.
+	DocHooks interface {
+		LoadDoc(context.Context, DocRows) error     // once, before the first apply: the rows as they were on disk
+		ApplyDoc(context.Context, []DocEvent) error // each batch, by revision, before it is durable
+		mustEmbedUnimplementedDocHooks()
+	}
+	DocHookFuncs          fold.Hooks[DocKey, *indexedv1.Doc]
+	UnimplementedDocHooks struct{}
+	// BlobKey is the key "blob.{id}" in bucket "test".
+	BlobKey struct{ ID string }
+	// BlobTable reads the rows of a fold; RegisterBlob adds it to a builder, before its Start.
+	// Blob holds text, and nothing around it.
+	BlobTable struct {
+		*fold.Table[BlobKey, *indexedv1.Blob]
+	}
+	// BlobWriter writes rows to a bucket; it needs no fold, and is safe for concurrent use.
+	BlobWriter struct {
+		*fold.KeyedWriter[BlobKey, *indexedv1.Blob]
+	}
+	BlobRow    = fold.Row[BlobKey, *indexedv1.Blob]
+	BlobRows   = fold.Rows[BlobKey, *indexedv1.Blob]
+	BlobEvent  = fold.Event[BlobKey, *indexedv1.Blob]
+	BlobRev    = fold.Rev[BlobKey]
+	BlobPrefix = fold.Prefix[BlobKey]
+	BlobOption = fold.TableOption
+	// BlobHooks follow the fold. Embed UnimplementedBlobHooks, or use BlobHookFuncs, whose funcs may be nil.
+	BlobHooks interface {
+		LoadBlob(context.Context, BlobRows) error     // once, before the first apply: the rows as they were on disk
+		ApplyBlob(context.Context, []BlobEvent) error // each batch, by revision, before it is durable
+		mustEmbedUnimplementedBlobHooks()
+	}
+	BlobHookFuncs          fold.Hooks[BlobKey, *indexedv1.Blob]
+	UnimplementedBlobHooks struct{}
 )
 
 var (
@@ -178,6 +228,10 @@ var (
 	})
 	ModeDesc  = fold.DescOf(ParseModeKey, ModeKeyOf)
 	PlainDesc = fold.DescOf(ParsePlainKey, PlainKeyOf)
+	DocDesc   = fold.DescOf(ParseDocKey, DocKeyOf)
+	BlobDesc  = fold.NewDesc(fold.DescConfig[BlobKey, *indexedv1.Blob]{
+		ParseKey: ParseBlobKey,
+	})
 )
 
 func (k HostKey) AppendKey(dst []byte) ([]byte, error) {
@@ -570,4 +624,104 @@ func (h PlainHookFuncs) LoadPlain(ctx context.Context, rows PlainRows) error {
 }
 func (h PlainHookFuncs) ApplyPlain(ctx context.Context, events []PlainEvent) error {
 	return fold.CallHook(ctx, h.Apply, events)
+}
+
+func (k DocKey) AppendKey(dst []byte) ([]byte, error) {
+	return fold.WriteKey(dst, "doc").ESC(k.ID).End()
+}
+func ParseDocKey(key string) (DocKey, error) {
+	r := fold.ReadKey(key, "doc")
+	return fold.ParsedKey(&r, DocKey{ID: r.ESC("id")})
+}
+func DocKeyOf(m *indexedv1.Doc) (DocKey, error) {
+	return DocKey{ID: m.GetId()}, nil
+}
+
+// DocAll is every row of the table.
+func DocAll() DocPrefix { return fold.PrefixOf(DocKey{}, 1) }
+
+func RegisterDoc(b *fold.Builder, opts_ ...DocOption) (DocTable, error) {
+	return fold.RegisterAs[DocTable](b, DocDesc, opts_...)
+}
+func NewDocWriter(b fold.Bucket, opts_ ...fold.WriterOption) DocWriter {
+	return DocWriter{fold.NewWriter(b, DocDesc, opts_...)}
+}
+func WithDocHooks(h DocHooks) DocOption {
+	return fold.HooksOf[DocHookFuncs](h, DocHooks.LoadDoc, DocHooks.ApplyDoc)
+}
+
+// ParseDoc reads one entry of the bucket; it needs no fold and keeps nothing.
+func ParseDoc(r fold.RawEntry) (DocEvent, *fold.Rejection)               { return DocDesc.Parse(r) }
+func (k DocKey) String() string                                          { return fold.KeyString(k) }
+func (t DocTable) At(s *fold.Snapshot) DocTable                          { return DocTable{t.Table.At(s)} }
+func (UnimplementedDocHooks) LoadDoc(context.Context, DocRows) error     { return nil }
+func (UnimplementedDocHooks) ApplyDoc(context.Context, []DocEvent) error { return nil }
+func (UnimplementedDocHooks) mustEmbedUnimplementedDocHooks()            {}
+func (DocHookFuncs) mustEmbedUnimplementedDocHooks()                     {}
+func (h DocHookFuncs) LoadDoc(ctx context.Context, rows DocRows) error {
+	return fold.CallHook(ctx, h.Load, rows)
+}
+func (h DocHookFuncs) ApplyDoc(ctx context.Context, events []DocEvent) error {
+	return fold.CallHook(ctx, h.Apply, events)
+}
+
+// ListByOwner yields the rows with this owner, in key order.
+func (t DocTable) ListByOwner(ctx context.Context, owner_ string, opts_ ...fold.ReadOption) iter.Seq2[DocRow, error] {
+	return fold.ListIndex[DocKey, *indexedv1.Doc](ctx, t.Table, "by_owner", fold.NewIndexKey(fold.AppendESC(nil, owner_), nil), opts_...)
+}
+
+// CountByOwner is how many they are.
+func (t DocTable) CountByOwner(ctx context.Context, owner_ string) (uint64, error) {
+	return fold.CountIndex[DocKey, *indexedv1.Doc](ctx, t.Table, "by_owner", fold.NewIndexKey(fold.AppendESC(nil, owner_), nil))
+}
+
+// ListBySize yields the rows with this size, in key order.
+func (t DocTable) ListBySize(ctx context.Context, size_ int64, opts_ ...fold.ReadOption) iter.Seq2[DocRow, error] {
+	return fold.ListIndex[DocKey, *indexedv1.Doc](ctx, t.Table, "by_size", fold.NewIndexKey(fold.AppendInt(nil, size_), nil), opts_...)
+}
+
+// CountBySize is how many they are.
+func (t DocTable) CountBySize(ctx context.Context, size_ int64) (uint64, error) {
+	return fold.CountIndex[DocKey, *indexedv1.Doc](ctx, t.Table, "by_size", fold.NewIndexKey(fold.AppendInt(nil, size_), nil))
+}
+
+func (k BlobKey) AppendKey(dst []byte) ([]byte, error) {
+	return fold.WriteKey(dst, "blob").ESC(k.ID).End()
+}
+func ParseBlobKey(key string) (BlobKey, error) {
+	r := fold.ReadKey(key, "blob")
+	return fold.ParsedKey(&r, BlobKey{ID: r.ESC("id")})
+}
+
+// BlobAll is every row of the table.
+func BlobAll() BlobPrefix { return fold.PrefixOf(BlobKey{}, 1) }
+
+func RegisterBlob(b *fold.Builder, opts_ ...BlobOption) (BlobTable, error) {
+	return fold.RegisterAs[BlobTable](b, BlobDesc, opts_...)
+}
+func NewBlobWriter(b fold.Bucket, opts_ ...fold.WriterOption) BlobWriter {
+	return BlobWriter{fold.NewKeyedWriter(b, BlobDesc, opts_...)}
+}
+func WithBlobHooks(h BlobHooks) BlobOption {
+	return fold.HooksOf[BlobHookFuncs](h, BlobHooks.LoadBlob, BlobHooks.ApplyBlob)
+}
+
+// ParseBlob reads one entry of the bucket; it needs no fold and keeps nothing.
+func ParseBlob(r fold.RawEntry) (BlobEvent, *fold.Rejection)                { return BlobDesc.Parse(r) }
+func (k BlobKey) String() string                                            { return fold.KeyString(k) }
+func (t BlobTable) At(s *fold.Snapshot) BlobTable                           { return BlobTable{t.Table.At(s)} }
+func (UnimplementedBlobHooks) LoadBlob(context.Context, BlobRows) error     { return nil }
+func (UnimplementedBlobHooks) ApplyBlob(context.Context, []BlobEvent) error { return nil }
+func (UnimplementedBlobHooks) mustEmbedUnimplementedBlobHooks()             {}
+func (BlobHookFuncs) mustEmbedUnimplementedBlobHooks()                      {}
+func (h BlobHookFuncs) LoadBlob(ctx context.Context, rows BlobRows) error {
+	return fold.CallHook(ctx, h.Load, rows)
+}
+func (h BlobHookFuncs) ApplyBlob(ctx context.Context, events []BlobEvent) error {
+	return fold.CallHook(ctx, h.Apply, events)
+}
+
+// GetByText is the row with this text; a *fold.NotUniqueError names the rows when there are more.
+func (t BlobTable) GetByText(ctx context.Context, text_ string) (BlobRow, bool, error) {
+	return fold.GetIndex[BlobKey, *indexedv1.Blob](ctx, t.Table, "by_text", fold.NewIndexKey(fold.AppendESC(nil, text_), nil))
 }

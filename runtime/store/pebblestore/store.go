@@ -271,6 +271,8 @@ func openError(err error) error {
 	switch {
 	case pebble.IsCorruptionError(err):
 		return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	case isOtherTable(err):
+		return fmt.Errorf("%w: %v", store.ErrCorrupt, err) // and not os.ErrNotExist: there is a store
 	case errors.Is(err, pebble.ErrDBDoesNotExist):
 		return fmt.Errorf("%w: %w", os.ErrNotExist, err)
 	case isOtherFormat(err):
@@ -285,6 +287,13 @@ func isOtherFormat(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "unknown format major version") ||
 		strings.Contains(text, "format major version") && strings.Contains(text, "no longer supported")
+}
+
+// isOtherTable knows Pebble's refusal of a manifest with tables that are gone, or of another size than it says, which has
+// no sentinel; tests hold its words.
+func isOtherTable(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "unknown to the objstorage provider") || strings.Contains(text, "object size mismatch")
 }
 
 // readError names the operation and marks corruption.

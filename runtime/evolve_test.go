@@ -175,6 +175,12 @@ func (l *life) sameAsFresh(b backend) {
 	if d := diffMaps(dump(l.t, l.store, judged...), dump(l.t, fresh.store, judged...)); d != "" {
 		l.t.Errorf("%v: other judgements than those of a fresh fold:\n%s", l.of, d)
 	}
+	rejected := dump(l.t, l.store, store.SpaceRejected)
+	for key := range dump(l.t, l.store, store.SpaceAccepted) {
+		if _, ok := rejected[string(store.SpaceRejected)+key[1:]]; !ok {
+			l.t.Errorf("%v: key %q has an older value on record, and is not rejected", l.of, key[1:])
+		}
+	}
 	if have, want := l.f.Status().RejectedKeys, fresh.f.Status().RejectedKeys; have != want {
 		l.t.Errorf("%v: %d rejected keys, a fresh fold has %d", l.of, have, want)
 	}
@@ -204,7 +210,8 @@ func versions(t testing.TB) map[string]*itemSchema {
 	for name, option := range map[string]string{
 		"plain": "", "json": "value: CODEC_PROTOJSON", "both": "also_read: CODEC_PROTOJSON", "fill": "bind: BIND_FILL", "small": "max_value_bytes: 14",
 		"valid": "validate: true", "drop": "on_reject: ON_REJECT_DROP_ROW", "halt": "on_reject: ON_REJECT_HALT", "mirror": "on_age_out: ON_AGE_OUT_DROP",
-		"index": `index: {name: "by_n" fields: "n"}`, "unique": `index: {name: "by_n" fields: "n" unique: true}`, "other": `index: {name: "by_text" fields: "text"}`,
+		"smallmirror": "on_age_out: ON_AGE_OUT_DROP max_value_bytes: 14",
+		"index":       `index: {name: "by_n" fields: "n"}`, "unique": `index: {name: "by_n" fields: "n" unique: true}`, "other": `index: {name: "by_text" fields: "text"}`,
 		"retired": `retired_index: "by_n"`, "validindex": `validate: true index: {name: "by_n" fields: "n"}`,
 	} {
 		v[name] = itemOf(t, name, fmt.Sprintf(itemTable, option))
@@ -479,7 +486,7 @@ func TestEvolveAgedOut(t *testing.T) {
 			before *itemSchema
 			evicts bool
 			owes   kv.Owes
-		}{{v["plain"], false, 0}, {v["plain"], true, kv.OwesListing}, {nil, true, kv.OwesListing}, {v["mirror"], true, 0}} {
+		}{{v["plain"], false, 0}, {v["plain"], true, kv.OwesListing}, {nil, true, kv.OwesListing}, {v["mirror"], true, 0}, {v["smallmirror"], true, 0}} {
 			log, dir := newLog(), t.TempDir()
 			log.Set("anchor", "")
 			log.Set("item.a", itemProto("a", 1, "good", 0))

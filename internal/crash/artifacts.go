@@ -30,7 +30,7 @@ func (a *artifacts) run(ctx context.Context) {
 	if err == nil {
 		err = errors.Join(a.inDir(ctx, dir), os.RemoveAll(dir))
 	}
-	a.tally.failed(a.name, err, a.replay("write", 0))
+	a.tally.failed(a.name, err, a.line)
 }
 
 func (a *artifacts) inDir(ctx context.Context, dir string) error {
@@ -88,25 +88,28 @@ func (a *artifacts) records() []store.Op {
 func (a *artifacts) manifest(ctx context.Context, k backend, dir string, whole []byte) error {
 	name := filepath.Join(dir, artifact.ManifestName)
 	for n := range whole {
-		err := a.oneManifest(ctx, k, dir, whole, whole[:n])
-		a.count("manifest, cut", n, err)
+		a.count("manifest, cut", placeOf("manifest-cut", n), func() error { return a.oneManifest(ctx, k, dir, whole, whole[:n]) })
 		for bit := range 8 {
 			if !a.deep && bit != n%8 {
 				continue
 			}
 			bad := bytes.Clone(whole)
 			bad[n] ^= 1 << bit
-			a.count("manifest, flip", n, a.oneManifest(ctx, k, dir, whole, bad))
+			a.count("manifest, flip", placeOf("manifest-flip", n, bit), func() error { return a.oneManifest(ctx, k, dir, whole, bad) })
 		}
 	}
 	return os.WriteFile(name, whole, 0o600)
 }
 
-func (a *artifacts) count(what string, place int, err error) {
-	if err != nil {
-		err = fmt.Errorf("%s at %d: %w", what, place, err)
+func (a *artifacts) count(what, place string, look func() error) {
+	if a.skips(place) {
+		return
 	}
-	a.tally.clone(a.name+", "+what, err, a.replay(what, place))
+	err := look()
+	if err != nil {
+		err = fmt.Errorf("%s: %w", place, err)
+	}
+	a.tally.clone(a.name+", "+what, err, a.replay(place))
 }
 
 // oneManifest tells whether a damaged manifest is refused. What JSON takes for the same, and the time of the export and
@@ -158,21 +161,26 @@ func (a *artifacts) file(ctx context.Context, k backend, name string) error {
 	for n := 0; n < len(whole); n += step {
 		bad := bytes.Clone(whole)
 		bad[n] ^= 1 << (n % 8)
-		for what, data := range map[string][]byte{"file, cut": whole[:n], "file, flip": bad} {
-			if err := os.WriteFile(name, data, 0o600); err != nil {
-				return err
-			}
-			_, err := artifact.Verify(ctx, artifactOf(name), k.imports())
-			switch {
-			case errors.Is(err, artifact.ErrInvalid):
-				err = nil
-			case err == nil:
-				err = errors.New("it was taken")
-			}
-			a.count(what, n, err)
+		for what, data := range map[string][]byte{"cut": whole[:n], "flip": bad} {
+			a.count("file, "+what, placeOf(filepath.Base(name), what, n), func() error { return a.oneFile(ctx, k, name, data) })
 		}
 	}
 	return os.WriteFile(name, whole, 0o600)
+}
+
+// oneFile tells whether an artifact with a damaged file is refused.
+func (a *artifacts) oneFile(ctx context.Context, k backend, name string, data []byte) error {
+	if err := os.WriteFile(name, data, 0o600); err != nil {
+		return err
+	}
+	_, err := artifact.Verify(ctx, artifactOf(name), k.imports())
+	switch {
+	case errors.Is(err, artifact.ErrInvalid):
+		return nil
+	case err == nil:
+		return errors.New("it was taken")
+	}
+	return err
 }
 
 // artifactOf is the folder of the artifact that a file is in.

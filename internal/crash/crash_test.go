@@ -21,6 +21,9 @@ import (
 
 // TestMain makes the test binary a child where a part needs one.
 func TestMain(m *testing.M) {
+	if strings.Contains(os.Getenv(childEnv), `"Op":"`+taskPanic+`"`) {
+		panic("planted")
+	}
 	if child, err := runChild(context.Background(), os.Stdout); child {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -40,7 +43,15 @@ func TestEveryPart(t *testing.T) {
 	cache := pebble.NewCache(cacheBytes)
 	defer cache.Unref()
 	var out strings.Builder
-	all := newTally(&out)
+	all, lines := newTally(&out), map[string]string{}
+	all.told = func(name, replay string) {
+		if lines[name] == "" {
+			lines[name] = replay
+		}
+		if !pasted.MatchString(replay) {
+			t.Errorf("%s: a shell does not take %s", name, replay)
+		}
+	}
 	for _, p := range c.parts(all, cache) {
 		t.Run(p.name, func(t *testing.T) {
 			clones := all.clones
@@ -58,11 +69,13 @@ func TestEveryPart(t *testing.T) {
 		"power/pebble/none, lost a tail", "power/log/none, lost a tail", "power/pebble/sync opened again", "fault/pebble/sync",
 		"kill/pebble/sync, artifacts and imports", "kill/log/none, artifacts and imports", "damage/log, flip, refused",
 		"damage/pebble, log, cut, refused", "damage/pebble, log, cut, an older fold", "damage/pebble, MANIFEST, flip, refused",
+		"damage/pebble, log, cut, whole", "damage/pebble, log, flip, an older fold", "damage/pebble, sst, cut, refused",
 	} {
 		if all.count(name) == 0 {
 			t.Errorf("there was no %q", name)
 		}
 	}
+	t.Run("replay", func(t *testing.T) { playAgain(t, lines) })
 	t.Logf("\n%s", reportOf(all, &out))
 }
 
@@ -153,11 +166,11 @@ func TestLazyStoresAreCaught(t *testing.T) {
 		var out strings.Builder
 		all := newTally(&out)
 		l := &life{
-			name: "lazy/" + name, seed: 1, mode: storetest.ModeSync, truth: newTruth(1, true), tally: all,
+			name: "lazy/" + name, line: "again", seed: 1, mode: storetest.ModeSync, truth: newTruth(1, true), tally: all,
 			disk: func() disk { return lazyDisk{d} }, plan: plan{every: 41, percents: []int{0}, seeds: []uint64{1}},
 		}
 		l.run(t.Context())
-		if all.wrong == 0 || !strings.Contains(out.String(), "replay: go run ./internal/crash -only lazy/"+name+" -seed 1 -op ") {
+		if all.wrong == 0 || !strings.Contains(out.String(), "replay: again -op ") {
 			t.Errorf("%s: %d of %d are wrong: %s", name, all.wrong, all.clones, out.String())
 		}
 	}

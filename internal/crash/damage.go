@@ -90,17 +90,31 @@ func (w *written) at(place int) int {
 // damage damages logs in all ways.
 type damage struct {
 	name  string
+	line  string // the command that does it again
 	seed  uint64
 	tally *tally
 	deep  bool
+	only  string // the one place to damage; else all
 }
 
-func (g *damage) replay(what string, place int) string {
-	return fmt.Sprintf("go run ./internal/crash -only %s -seed %d (%s %d)", g.name, g.seed, what, place)
+func (g *damage) replay(place string) string { return g.line + " -place " + place }
+
+// skips reports whether another place is the one to damage.
+func (g *damage) skips(place string) bool { return g.only != "" && g.only != place }
+
+// placeOf is a place's name in a command: what is done, where, and what else tells it from others there.
+func placeOf(what string, at ...any) string {
+	for _, a := range at {
+		what += fmt.Sprintf(":%v", a)
+	}
+	return what
 }
 
-// judge looks at one damaged log and counts it. mustOpen and mustRefuse say that only the one is right.
-func (g *damage) judge(w *written, what string, place int, data []byte, low, high uint64, must string) {
+// judge looks at one damaged log and counts it. must says that only to "open" it is right, or only to "refuse" it.
+func (g *damage) judge(w *written, what, place string, data []byte, low, high uint64, must string) {
+	if g.skips(place) {
+		return
+	}
 	refused, err := w.look(data, low, high)
 	switch {
 	case err == nil && refused && must == "open":
@@ -109,10 +123,10 @@ func (g *damage) judge(w *written, what string, place int, data []byte, low, hig
 		err = errors.New("it opened")
 	}
 	if err != nil {
-		err = fmt.Errorf("%s at %d: %w", what, place, err)
+		err = fmt.Errorf("%s: %w", place, err)
 	}
 	name := g.name + ", " + what
-	g.tally.clone(name, err, g.replay(what, place))
+	g.tally.clone(name, err, g.replay(place))
 	if refused {
 		g.tally.note(name + ", refused")
 	}
@@ -123,13 +137,13 @@ func (g *damage) logs(ctx context.Context) {
 	t.narrow = !g.deep
 	w, err := writeLog(ctx, t, logstore.Sync, 1, 5)
 	if err != nil {
-		g.tally.failed(g.name, err, g.replay("write", 0))
+		g.tally.failed(g.name, err, g.line)
 		return
 	}
 	g.cuts(w)
 	g.flips(w)
 	if w, err = writeLog(ctx, newTruth(g.seed+1, false), logstore.None, 3, 24); err != nil {
-		g.tally.failed(g.name, err, g.replay("write", 0))
+		g.tally.failed(g.name, err, g.line)
 		return
 	}
 	g.holes(w)
@@ -139,9 +153,9 @@ func (g *damage) logs(ctx context.Context) {
 func (g *damage) cuts(w *written) {
 	for n := range w.data {
 		if i := w.at(n); i >= 0 {
-			g.judge(w, "cut", n, w.data[:n], w.revisions[i], w.revisions[i], "open")
+			g.judge(w, "cut", placeOf("cut", n), w.data[:n], w.revisions[i], w.revisions[i], "open")
 		} else {
-			g.judge(w, "cut", n, w.data[:n], 0, 0, "refuse")
+			g.judge(w, "cut", placeOf("cut", n), w.data[:n], 0, 0, "refuse")
 		}
 	}
 }
@@ -161,7 +175,7 @@ func (g *damage) flips(w *written) {
 			if n >= w.ends[last-1] {
 				must = "open"
 			}
-			g.judge(w, "flip", n, data, w.revisions[last-1], w.revisions[last-1], must)
+			g.judge(w, "flip", placeOf("flip", n, bit), data, w.revisions[last-1], w.revisions[last-1], must)
 		}
 	}
 }
@@ -184,7 +198,7 @@ func (g *damage) holes(w *written) {
 		if g.deep {
 			subsets = 400
 		}
-		for range subsets {
+		for subset := range subsets {
 			data := bytes.Clone(w.data)
 			lost := rng.Uint64() & rng.Uint64()
 			if rng.IntN(3) == 0 {
@@ -199,7 +213,7 @@ func (g *damage) holes(w *written) {
 			if rng.IntN(2) == 0 {
 				data = data[:end+rng.IntN(len(data)-end+1)]
 			}
-			g.judge(w, "holes", end, data, w.revisions[i], last, "open")
+			g.judge(w, "holes", placeOf("holes", end, subset), data, w.revisions[i], last, "open")
 		}
 	}
 }

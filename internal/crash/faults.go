@@ -53,16 +53,18 @@ func (f *failing) MaybeError(op errorfs.Op) error {
 // faults is a sweep of failing operations over the lives of stores.
 type faults struct {
 	name  string
+	line  string // the command that does it again
 	seed  uint64
 	mode  storetest.Mode
 	tally *tally
 	// step is how far apart the operations are that fail; only, where it is not 0, is the one that does.
 	step, only int
+	sticky     *bool // nil is both
 	percents   []int
 }
 
 func (f *faults) replay(at int64, sticky bool) string {
-	return fmt.Sprintf("go run ./internal/crash -only %s -seed %d -op %d (sticky %t)", f.name, f.seed, at, sticky)
+	return fmt.Sprintf("%s -op %d -sticky=%t", f.line, at, sticky)
 }
 
 // each calls do for each operation that is to fail, of so many.
@@ -72,7 +74,9 @@ func (f *faults) each(ops int64, do func(at int64, sticky bool)) {
 			continue
 		}
 		for _, sticky := range []bool{false, true} {
-			do(at, sticky)
+			if f.sticky == nil || *f.sticky == sticky {
+				do(at, sticky)
+			}
 		}
 	}
 }
@@ -83,7 +87,7 @@ func (f *faults) logs(ctx context.Context) {
 	clean := &failing{}
 	_, p, err := f.oneLog(ctx, t, clean)
 	if err = errors.Join(err, p.whole()); err != nil {
-		f.tally.failed(f.name, err, f.replay(0, false))
+		f.tally.failed(f.name, err, f.line)
 		return
 	}
 	f.each(clean.n.Load(), func(at int64, sticky bool) {
@@ -104,7 +108,7 @@ func (f *faults) logs(ctx context.Context) {
 			if percent == 100 {
 				low = p.acked // it is in the file
 			}
-			f.tally.clone(f.name, f.left(t, left, low, p), f.replay(at, sticky))
+			f.tally.clone(f.name, f.left(t, left, low, p), fmt.Sprintf("%s -percent %d", f.replay(at, sticky), percent))
 		}
 	})
 }
@@ -240,7 +244,7 @@ const (
 func (f *faults) pebble(ctx context.Context) {
 	p, ops, err := f.onePebble(ctx, newTruth(f.seed, true), 0, false)
 	if err = errors.Join(err, p.whole()); err != nil {
-		f.tally.failed(f.name, err, f.replay(0, false))
+		f.tally.failed(f.name, err, f.line)
 		return
 	}
 	type one struct {
@@ -286,7 +290,7 @@ func (f *faults) leftIn(dir string, t *truth, p progress) error {
 }
 
 // failInChild runs the task and reads what it says. A child that says that something is wrong is an error, and one that
-// is stuck.
+// is stuck, or that anything but Pebble ended.
 func (f *faults) failInChild(ctx context.Context, t *task) (p progress, ops int64, err error) {
 	limited, cancel := context.WithTimeout(ctx, childLimit)
 	defer cancel()
@@ -312,8 +316,10 @@ func (f *faults) failInChild(ctx context.Context, t *task) (p progress, ops int6
 	case errors.As(err, &exit) && (exit.ExitCode() == exitWrong || exit.ExitCode() == exitStuck):
 		return p, ops, fmt.Errorf("the process says: %.8000s", stderr.String())
 	case errors.As(err, &exit):
-		f.tally.note(f.name + ", the process ended")
-		return p, ops, nil
+		if err = endedByPebble(exit.ExitCode(), stderr.String()); err == nil {
+			f.tally.note(f.name + ", the process ended")
+		}
+		return p, ops, err
 	}
 	return p, ops, err
 }

@@ -98,6 +98,7 @@ func (k *backend) imports() artifact.Options {
 // kills is a loop of kills of a writing process.
 type kills struct {
 	name   string
+	line   string // the command that does it again
 	store  string
 	seed   uint64
 	mode   storetest.Mode
@@ -108,12 +109,12 @@ type kills struct {
 func (l *kills) run(ctx context.Context) {
 	dir, err := os.MkdirTemp("", "fold-crash-")
 	if err != nil {
-		l.tally.failed(l.name, err, "")
+		l.tally.failed(l.name, err, l.line)
 		return
 	}
 	t, rng := newTruth(l.seed, true), rand.New(rand.NewPCG(l.seed, 2))
 	for cycle := 1; cycle <= l.cycles && ctx.Err() == nil; cycle++ {
-		replay := fmt.Sprintf("go run ./internal/crash -only %s -seed %d (kill %d)", l.name, l.seed, cycle)
+		replay := fmt.Sprintf("%s -kills %d", l.line, cycle)
 		acked, durable, err := l.kill(ctx, dir, 1+rng.IntN(40), time.Duration(rng.IntN(6000))*time.Microsecond)
 		if err == nil {
 			err = within(lookLimit, func() error { return l.look(ctx, dir, t, acked, durable) })
@@ -123,7 +124,7 @@ func (l *kills) run(ctx context.Context) {
 			break // the next cycle would begin with what is wrong
 		}
 	}
-	l.tally.failed(l.name, os.RemoveAll(dir), "")
+	l.tally.failed(l.name, os.RemoveAll(dir), l.line)
 }
 
 // kill runs a child and kills it, some time after some acknowledgements.

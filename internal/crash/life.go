@@ -14,6 +14,7 @@ import (
 // life is a store's life on a disk whose power is cut all along.
 type life struct {
 	name  string
+	line  string // the command that lives it again
 	seed  uint64
 	mode  storetest.Mode
 	truth *truth
@@ -37,11 +38,10 @@ func (l *life) run(ctx context.Context) {
 
 // replay is the command that shows the moment again.
 func (l *life) replay(m *moment) string {
-	line := fmt.Sprintf("go run ./internal/crash -only %s -seed %d", l.name, l.seed)
-	if m != nil {
-		line += fmt.Sprintf(" -op %d -percent %d -cut %d", m.op, m.percent, m.seed)
+	if m == nil {
+		return l.line
 	}
-	return line
+	return fmt.Sprintf("%s -op %d -percent %d -cut %d", l.line, m.op, m.percent, m.seed)
 }
 
 // live is the life itself: two times it is opened and closed, with batches, syncs, a settling and two exports.

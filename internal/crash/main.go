@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -54,7 +55,19 @@ type choice struct {
 	cut     uint64
 	op      int
 	percent int
+	sticky  *bool
+	place   string
+	kills   int
 	quick   bool
+}
+
+// line is the command that does a part again, to be pasted into a shell; what follows it says which of its cases.
+func (c *choice) line(name string) string {
+	line := fmt.Sprintf("go run ./internal/crash -only %s -seed %d", name, c.seed)
+	if c.quick {
+		line += " -quick"
+	}
+	return line
 }
 
 func run(ctx context.Context, args []string, out io.Writer) (wrong bool, err error) {
@@ -93,11 +106,24 @@ func parse(args []string) (c choice, err error) {
 	fs := flag.NewFlagSet("crash", flag.ContinueOnError)
 	fs.StringVar(&c.only, "only", "", "the part to do, by the beginning of its name")
 	fs.Uint64Var(&c.seed, "seed", 1, "the seed of the batches")
-	fs.IntVar(&c.op, "op", 0, "the one operation to cut the power before")
+	fs.IntVar(&c.op, "op", 0, "the one operation to cut the power before, or to fail")
 	fs.IntVar(&c.percent, "percent", -1, "how much to keep of what was not synced then")
 	fs.Uint64Var(&c.cut, "cut", 1, "the seed of what to keep")
+	fs.BoolFunc("sticky", "whether all operations after that one fail too; without it, both", func(s string) error {
+		sticky, err := strconv.ParseBool(s)
+		c.sticky = &sticky
+		return err
+	})
+	fs.StringVar(&c.place, "place", "", "the one place to damage")
+	fs.IntVar(&c.kills, "kills", 0, "how many times to kill; 0 is as often as the size says")
 	fs.BoolVar(&c.quick, "quick", false, "do a little of everything, as the tests do")
-	return c, fs.Parse(args)
+	if err := fs.Parse(args); err != nil {
+		return c, err
+	}
+	if fs.NArg() > 0 {
+		return c, fmt.Errorf("%q is no flag", fs.Args())
+	}
+	return c, nil
 }
 
 type part struct {
@@ -122,9 +148,15 @@ func (c *choice) parts(t *tally, cache *pebble.Cache) (all []part) {
 		}
 		plans := map[string]plan{"pebble": p, "log": logs}
 		for _, store := range []string{"log", "pebble"} {
-			l := &life{name: name("power", store), seed: c.seed, mode: mode, truth: newTruth(c.seed, true), disk: lives[store], plan: plans[store], again: again, tally: t}
-			k := &kills{name: name("kill", store), store: store, seed: c.seed, mode: mode, cycles: c.size(10, 300), tally: t}
-			f := &faults{name: name("fault", store), seed: c.seed, mode: mode, tally: t, only: c.op, percents: p.percents}
+			l := &life{name: name("power", store), line: c.line(name("power", store)), seed: c.seed, mode: mode, truth: newTruth(c.seed, true), disk: lives[store], plan: plans[store], again: again, tally: t}
+			k := &kills{name: name("kill", store), line: c.line(name("kill", store)), store: store, seed: c.seed, mode: mode, cycles: c.size(10, 300), tally: t}
+			if c.kills > 0 {
+				k.cycles = c.kills
+			}
+			f := &faults{
+				name: name("fault", store), line: c.line(name("fault", store)), seed: c.seed, mode: mode, tally: t,
+				only: c.op, sticky: c.sticky, percents: p.percents,
+			}
 			sweep := f.logs
 			if f.step = 1; store == "pebble" {
 				sweep, f.step = f.pebble, c.size(120, 3)
@@ -132,14 +164,14 @@ func (c *choice) parts(t *tally, cache *pebble.Cache) (all []part) {
 			all = append(all, part{l.name, l.run}, part{k.name, k.run}, part{f.name, sweep})
 		}
 	}
-	d := damage{seed: c.seed, tally: t, deep: !c.quick}
-	d.name = "damage/log"
-	files := &pebbleFiles{damage: d, cache: cache}
-	files.name = "damage/pebble"
+	damageTo := func(what string) damage {
+		name := "damage/" + what
+		return damage{name: name, line: c.line(name), seed: c.seed, tally: t, deep: !c.quick, only: c.place}
+	}
+	d, files := damageTo("log"), &pebbleFiles{damage: damageTo("pebble"), cache: cache}
 	all = append(all, part{d.name, d.logs}, part{files.name, files.run})
 	for _, store := range []string{"log", "pebble"} {
-		a := &artifacts{damage: d, store: store}
-		a.name = "damage/artifact/" + store
+		a := &artifacts{damage: damageTo("artifact/" + store), store: store}
 		all = append(all, part{a.name, a.run})
 	}
 	slices.SortStableFunc(all, func(a, b part) int { return strings.Compare(a.name, b.name) })

@@ -36,7 +36,7 @@ func (p *pebbleFiles) run(ctx context.Context) {
 	if err == nil {
 		err = p.all(t, d, last)
 	}
-	p.tally.failed(p.name, err, p.replay("write", 0))
+	p.tally.failed(p.name, err, p.line)
 }
 
 // write is a disk with a store that has tables, a manifest with some changes in it, and several logs, and the number of
@@ -134,8 +134,11 @@ func (p *pebbleFiles) all(t *truth, d *pebbleDisk, last uint64) error {
 		for _, n := range p.places(kind, whole) {
 			bad := append([]byte(nil), whole...)
 			bad[n] ^= 1 << (n % 8)
-			left.add(one{name, kind + ", cut", n, whole[:n]})
-			left.add(one{name, kind + ", flip", n, bad})
+			for what, data := range map[string][]byte{"cut": whole[:n], "flip": bad} {
+				if o := (one{name, kind + ", " + what, placeOf(name, what, n), data}); !p.skips(o.place) {
+					left.add(o)
+				}
+			}
 		}
 	}
 	return nil
@@ -143,9 +146,8 @@ func (p *pebbleFiles) all(t *truth, d *pebbleDisk, last uint64) error {
 
 // one is a file with damage at one place.
 type one struct {
-	name, what string
-	place      int
-	data       []byte
+	name, what, place string
+	data              []byte
 }
 
 // places are where a file is damaged: every so many bytes, and where a record of a log or a manifest begins.
@@ -203,14 +205,16 @@ func (p *pebbleFiles) one(t *truth, d *pebbleDisk, o one, last uint64) {
 				p.tally.note(name + ", refused")
 			case err == nil && what.at < last:
 				p.tally.note(name + ", an older fold")
+			case err == nil:
+				p.tally.note(name + ", whole")
 			}
 			return err
 		})
 	}
 	if err != nil {
-		err = fmt.Errorf("%s, %s at %d: %w", o.name, o.what, o.place, err)
+		err = fmt.Errorf("%s: %w", o.place, err)
 	}
-	p.tally.clone(name, err, p.replay(o.name, o.place))
+	p.tally.clone(name, err, p.replay(o.place))
 }
 
 func replaceFile(d *pebbleDisk, name string, data []byte) error {
@@ -228,11 +232,14 @@ type seen struct {
 	at      uint64
 }
 
-// look opens a damaged store. What is neither refused nor a fold is an error.
+// look opens a damaged store. What is neither refused for damage nor a fold is an error.
 func (p *pebbleFiles) look(t *truth, d *pebbleDisk) (what seen, err error) {
 	s, err := d.open(storeDir, storetest.ModeSync, nil)
-	if err != nil {
+	if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrFormat) {
 		return seen{refused: true}, nil
+	}
+	if err != nil {
+		return seen{refused: true}, fmt.Errorf("refused by no reason of a damaged file: %w", err)
 	}
 	what.at = s.Cursor().Revision()
 	var wrong *rowError

@@ -17,6 +17,8 @@ type tally struct {
 	wrong  int
 	// lines are what is wrong, each with how to see it again.
 	lines []string
+	// told hears of each state of a disk; nil hears nothing.
+	told func(name, replay string)
 }
 
 func newTally(out io.Writer) *tally { return &tally{out: out, counts: map[string]int{}} }
@@ -28,6 +30,9 @@ func (t *tally) clone(name string, err error, replay string) {
 	defer t.mu.Unlock()
 	t.add(name)
 	t.clones++
+	if t.told != nil {
+		t.told(name, replay)
+	}
 	t.judge(name, err, replay)
 }
 

@@ -113,7 +113,9 @@ func (x *restoring) fits(here Manifest, remote store.Snapshot) error {
 	if err != nil {
 		return ofArtifact(err)
 	}
-	x.r.decide("schemas_fit", fmt.Sprint(fit.Refused == nil), "artifact", here.ID, "owes", fit.Owes.String())
+	if fit.Refused != nil || fit.Owes != 0 {
+		x.r.decide("schemas_fit", fmt.Sprint(fit.Refused == nil), "artifact", here.ID, "owes", fit.Owes.String())
+	}
 	if fit.Refused != nil {
 		return &unfit{why: "was folded under other schemas", err: fit.Refused}
 	}

@@ -57,7 +57,9 @@ type Log struct {
 	addr   nova.Addr
 	name   string
 	record string // subject of frames
-	k      int
+	// renewal is the subject of messages that prove a lead, of which the newest one is kept.
+	renewal string
+	k       int
 	// MaxMessage is the largest payload of a frame, in bytes.
 	maxMessage int
 }
@@ -74,7 +76,7 @@ func newLog(nc *nats.Conn, js jetstream.JetStream, s jetstream.Stream, a nova.Ad
 	if own := int(s.CachedInfo().Config.MaxMsgSize); own > 0 {
 		limit = min(limit, own)
 	}
-	return &Log{nc: nc, js: js, stream: s, addr: a, name: StreamName(a), record: subjectOf(a) + ".r", k: k, maxMessage: limit - headerRoom}, nil
+	return &Log{nc: nc, js: js, stream: s, addr: a, name: StreamName(a), record: subjectOf(a) + ".r", renewal: subjectOf(a) + ".c.renewal", k: k, maxMessage: limit - headerRoom}, nil
 }
 
 // Open opens the log of a stream that is there.
@@ -165,7 +167,7 @@ func (l *Log) controlMessage(i int, body []byte) *nats.Msg {
 }
 
 // Leader is who took the log over last. Node is "" when a leader handed it back, or when there never was one. Number is the
-// sequence of a control message that the leader wrote, not necessarily its epoch's; Control is not filled. It is a read, so
+// sequence of the last control subject's message; Control is not filled. It is a read, so
 // it proves nothing: a partitioned server can answer it for seconds after it was replaced.
 func (l *Log) Leader(ctx context.Context) (Epoch, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)

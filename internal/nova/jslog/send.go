@@ -23,9 +23,12 @@ type Message struct {
 	Last uint64
 	// Payload is the frame. Send does not keep it.
 	Payload []byte
-	// Renews: the message is no frame, but the control subject's own message written again.
+	// Renews: the message is no frame, and only proves that this leader leads. It lies on a subject that nothing checks. On
+	// a control subject it would have a sequence that another node's takeover may get as well, and a frame behind it, that
+	// names this sequence, would pass both checks after that takeover.
 	Renews bool
-	// HandsBack: the message renews the last control subject, and says that nobody leads any more.
+	// HandsBack: the message is the last control subject's own written again, and says that nobody leads any more. Nothing
+	// may be sent behind it.
 	HandsBack bool
 	// Opens: the first frame of an epoch. It checks that the newest frame has sequence Control, and no control subject:
 	// that its epoch is the newest one, Last says.
@@ -96,10 +99,10 @@ func (s *Sender) Send(id uint64, m Message) error {
 	switch {
 	case m.Opens:
 		msg.Header[hdrSubjectOf] = []string{s.l.record}
-	case m.Renews:
-		msg.Subject, msg.Data = s.l.control(m.Slot), s.node
+	case m.Renews, m.HandsBack:
+		msg.Subject, msg.Data = s.l.renewal, s.node
 		if m.HandsBack {
-			msg.Data = nobody
+			msg.Subject, msg.Data = s.l.control(m.Slot), nobody
 		}
 		msg.Header[hdrTTL], msg.Header[hdrRollup] = []string{never}, []string{rollupSubject}
 	}

@@ -258,9 +258,8 @@ func (l *fakeLog) check(id uint64, node string, m jslog.Message) *jslog.Reply {
 	}
 	if m.Renews {
 		l.seq++
-		l.control[m.Slot] = l.seq
 		if m.HandsBack {
-			l.holder = ""
+			l.control[m.Slot], l.holder = l.seq, ""
 		}
 		return &jslog.Reply{ID: id, Kind: protocol.FrameStored, Seq: l.seq}
 	}

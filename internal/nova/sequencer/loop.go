@@ -288,9 +288,6 @@ func (l *Leader) sendLink(k *link) {
 		return
 	}
 	l.last++
-	if k.renews {
-		l.epoch.Control[slot] = l.last
-	}
 	l.slot = (l.slot + 1) % len(l.epoch.Control)
 }
 

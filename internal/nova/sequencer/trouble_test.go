@@ -318,6 +318,34 @@ func TestReplaced(t *testing.T) {
 	})
 }
 
+// TestReplacedBehindARenewal: a takeover and its opening frame are where the renewal and the first frame behind it were to
+// be. The frame that comes third must not take them for its own.
+func TestReplacedBehindARenewal(t *testing.T) {
+	for n := range 4 {
+		trouble(t, 1, func(w *troubled) {
+			w.log.script(func(int, jslog.Message) verdict { return delays })
+			w.submit(protocol.Append{Token: "other"}, "x") // its refusal needs a renewal
+			w.submit(protocol.Append{}, []string{"a", "b", "c"}[:n]...)
+			w.log.script(nil)
+			two, err := Start(w.t.Context(), w.log, Options{Node: "two"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.log.land()
+			w.after(10 * time.Second)
+			w.want("nothing", "x")
+			w.want("nothing", []string{"a", "b", "c"}[:n]...)
+			w.wantLog("")
+			if s, err := two.Stands(w.t.Context()); err != nil || s.Tail.SeqNum != 0 {
+				t.Errorf("the other leader stands at %+v, %v", s, err)
+			}
+			if err := two.Stop(w.t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // TestLedInBetween: another node led and wrote, and the log names this one again. What is not in the log fails for good,
 // and what is in the log is acknowledged.
 func TestLedInBetween(t *testing.T) {

@@ -108,8 +108,17 @@ func New(target string, opts ...Option) (*Client, error) {
 		}}
 	}
 	c := &Client{o: o}
-	c.rpc = novav1connect.NewDataPlaneServiceClient(o.http, target, connect.WithInterceptors(bearer(o.bearer)))
+	c.rpc = novav1connect.NewDataPlaneServiceClient(once{o.http}, target, connect.WithInterceptors(bearer(o.bearer)))
 	return c, nil
+}
+
+// once keeps the transport from sending a request a second time, as it does by itself where it holds that to be safe: one
+// call is one attempt.
+type once struct{ connect.HTTPClient }
+
+func (c once) Do(q *http.Request) (*http.Response, error) {
+	q.GetBody = nil
+	return c.HTTPClient.Do(q)
 }
 
 // bearer puts the token into every call.

@@ -130,7 +130,7 @@ func (r *reading) once(ctx context.Context) error {
 }
 
 func (r *reading) take(rec *novav1.SequencedRecord) error {
-	if at, ok := r.q.GetStart().(*novav1.ReadRequest_SeqNum); ok && at.SeqNum != rec.GetSeqNum() && (r.count > 0 || !r.q.GetClamp()) {
+	if at, ok := r.q.GetStart().(*novav1.ReadRequest_SeqNum); ok && at.SeqNum != rec.GetSeqNum() && !r.q.GetClamp() {
 		return fmt.Errorf("%w: after %d comes %d", errGap, at.SeqNum, rec.GetSeqNum())
 	}
 	out := SequencedRecord{SeqNum: rec.GetSeqNum(), Timestamp: rec.GetTimestamp(), Record: Record{Body: rec.GetBody()}}
@@ -138,6 +138,7 @@ func (r *reading) take(rec *novav1.SequencedRecord) error {
 		out.Headers = append(out.Headers, Header{Name: h.GetName(), Value: h.GetValue()})
 	}
 	r.count++
+	r.q.Clamp = false // from here on, a record that is missing is an error
 	r.q.Start = &novav1.ReadRequest_SeqNum{SeqNum: rec.GetSeqNum() + 1}
 	if r.q.Limit > 0 {
 		if r.q.Limit--; r.q.Limit == 0 {

@@ -16,22 +16,26 @@ import (
 
 // connection is one session with a server.
 type connection struct {
-	stream *connect.BidiStreamForClient[novav1.AppendSessionRequest, novav1.AppendSessionResponse]
-	cancel context.CancelFunc
+	stream  *connect.BidiStreamForClient[novav1.AppendSessionRequest, novav1.AppendSessionResponse]
+	cancel  context.CancelFunc
+	answers int // batches that it has settled
 }
 
 func (c *connection) close() {
 	c.cancel()
-	_ = c.stream.CloseRequest() // the stream is over
-	_ = c.stream.CloseResponse()
+	_ = c.stream.CloseResponse() // the stream is over
 }
 
 // open opens a session; ctx bounds only that.
 func (p *Producer) open(ctx context.Context) (*connection, error) {
 	session, cancel := context.WithCancel(p.ctx)
-	stop := context.AfterFunc(ctx, cancel)
-	timer := time.AfterFunc(p.c.o.timeout, cancel)
-	c := &connection{stream: p.c.rpc.AppendSession(session), cancel: cancel}
+	c := &connection{stream: p.c.rpc.AppendSession(session)}
+	c.cancel = func() {
+		cancel()
+		_ = c.stream.CloseRequest() // a transport that waits for more to send does not see that the context has ended
+	}
+	stop := context.AfterFunc(ctx, c.cancel)
+	timer := time.AfterFunc(p.c.o.timeout, c.cancel)
 	err := c.stream.Send(&novav1.AppendSessionRequest{Message: &novav1.AppendSessionRequest_Open_{
 		Open: &novav1.AppendSessionRequest_Open{Addr: p.addr, FencingToken: p.o.token},
 	}})
@@ -40,7 +44,7 @@ func (p *Producer) open(ctx context.Context) (*connection, error) {
 		first, err = c.stream.Receive()
 	}
 	if err == nil && first.GetOpened() == nil {
-		err = errors.New("the server's first answer opens no session")
+		err = &protocolError{"the first answer opens no session"}
 	}
 	if !stop() || !timer.Stop() {
 		err = cmp.Or(ctx.Err(), error(context.DeadlineExceeded))
@@ -55,7 +59,10 @@ func (p *Producer) open(ctx context.Context) (*connection, error) {
 // openError is what a failed opening means: nothing was written by it.
 func openError(err error) error {
 	t, ok := tellOf(err)
+	var wrong *protocolError
 	switch {
+	case errors.As(err, &wrong):
+		return err
 	case ok && t.installed != nil:
 		return &FenceError{Installed: *t.installed}
 	case ok && connect.IsWireError(err):
@@ -70,8 +77,9 @@ func openError(err error) error {
 func permanent(err error) bool {
 	var server *ServerError
 	var bad *InvalidError
+	var wrong *protocolError
 	switch {
-	case errors.Is(err, ErrFencedOut), errors.Is(err, ErrNotFound), errors.As(err, &bad):
+	case errors.Is(err, ErrFencedOut), errors.Is(err, ErrNotFound), errors.As(err, &bad), errors.As(err, &wrong):
 		return true
 	case errors.As(err, &server):
 		return server.Code != connect.CodeResourceExhausted.String()
@@ -93,6 +101,9 @@ func (p *Producer) run(c *connection) {
 			p.end(err)
 			return
 		}
+		if c.answers > 0 {
+			attempt = 0 // a connection that settled nothing is no progress
+		}
 		for c = nil; c == nil; attempt++ {
 			if !p.pause(attempt) {
 				p.end(context.Cause(p.ctx))
@@ -103,7 +114,6 @@ func (p *Producer) run(c *connection) {
 				return
 			}
 		}
-		attempt = 0
 	}
 }
 
@@ -133,6 +143,9 @@ func (p *Producer) lost(err error) error {
 		p.mu.Unlock()
 		p.settled(nil, writeError(err, resent)) // it is the first that had no answer; the others go on
 	}
+	if err = openError(err); permanent(err) && !errors.As(err, new(*InvalidError)) {
+		return err
+	}
 	p.mu.Lock()
 	for _, b := range p.flying {
 		b.tried = true
@@ -140,13 +153,11 @@ func (p *Producer) lost(err error) error {
 	p.queue = append(p.flying, p.queue...)
 	p.flying = nil
 	p.mu.Unlock()
-	if err = openError(err); permanent(err) && !errors.As(err, new(*InvalidError)) {
-		return err
-	}
 	return nil
 }
 
-// end fails all that is left. What was never sent was not written; what was sent may have been.
+// end fails all that is left. What was never sent was not written; what was sent may have been. A fence is told for the
+// first batch that has no answer, and holds for all behind it on that connection: of those nothing was written by it.
 func (p *Producer) end(err error) {
 	p.mu.Lock()
 	var fenced *FenceError
@@ -188,11 +199,17 @@ func (p *Producer) serve(c *connection) error {
 	sent := p.send(c, over)
 	c.cancel()
 	<-over
-	if errors.Is(sent, io.EOF) { // the receiver knows why
-		return received
+	var wrong *protocolError
+	if errors.Is(sent, io.EOF) || connect.IsWireError(received) || errors.As(received, &wrong) {
+		return received // the receiver knows why
 	}
 	return sent
 }
+
+// protocolError is a server that breaks the protocol. What it says can't be trusted, so nothing is sent to it again.
+type protocolError struct{ what string }
+
+func (e *protocolError) Error() string { return "the server breaks the protocol: " + e.what }
 
 // receive gives out answers.
 func (p *Producer) receive(c *connection) error {
@@ -205,20 +222,44 @@ func (p *Producer) receive(c *connection) error {
 		switch m := m.GetMessage().(type) {
 		case *novav1.AppendSessionResponse_Ack_:
 			r := &AppendResult{Start: tailOf(m.Ack.GetStart()), End: tailOf(m.Ack.GetEnd()), Tail: tailOf(m.Ack.GetTail())}
-			if !p.settled(r, nil) {
-				return errors.New("the server answers more batches than it was sent")
+			if err := p.fits(r); err != nil {
+				c.cancel()
+				return err
 			}
+			p.settled(r, nil)
 		case *novav1.AppendSessionResponse_Miss:
 			p.mu.Lock()
-			resent := len(p.flying) > 0 && p.flying[0].tried
+			missed := len(p.flying) > 0 && p.flying[0].match != nil
+			resent := missed && p.flying[0].tried
 			p.mu.Unlock()
-			if !p.settled(nil, &SequenceError{Tail: tailOf(m.Miss.GetTail()), Resent: resent}) {
-				return errors.New("the server answers more batches than it was sent")
+			if !missed {
+				c.cancel()
+				return &protocolError{"a miss of a batch that has no condition, or was not sent"}
 			}
+			p.settled(nil, &SequenceError{Tail: tailOf(m.Miss.GetTail()), Resent: resent})
 		default:
-			return fmt.Errorf("unknown answer %T", m)
+			c.cancel()
+			return &protocolError{fmt.Sprintf("unknown answer %T", m)}
 		}
+		c.answers++
 	}
+}
+
+// fits checks an acknowledgment against the batch that it is for.
+func (p *Producer) fits(r *AppendResult) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.flying) == 0 {
+		return &protocolError{"it answers more batches than it was sent"}
+	}
+	b := p.flying[0]
+	switch n := uint64(len(b.records)); {
+	case r.End.SeqNum-r.Start.SeqNum != n || r.Tail.SeqNum < r.End.SeqNum:
+		return &protocolError{fmt.Sprintf("a batch of %d records lies from %d to %d, and the tail is %d", n, r.Start.SeqNum, r.End.SeqNum, r.Tail.SeqNum)}
+	case b.match != nil && *b.match != r.Start.SeqNum:
+		return &protocolError{fmt.Sprintf("a batch that must begin at %d begins at %d", *b.match, r.Start.SeqNum)}
+	}
+	return nil
 }
 
 // send sends batches in order as they come due. It returns when the connection or the producer ends; io.EOF when the

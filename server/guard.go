@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+
+	"github.com/typedfold/fold/gen/go/nova/v1/novav1connect"
 )
 
 type callerKey struct{}
@@ -43,6 +45,9 @@ func (g guard) WrapStreamingClient(next connect.StreamingClientFunc) connect.Str
 func (g guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, c connect.StreamingHandlerConn) error {
 		err := g.s.call(ctx, c.Spec().Procedure, c.RequestHeader(), func(ctx context.Context) error {
+			if c.Spec().Procedure == novav1connect.DataPlaneServiceAppendSessionProcedure {
+				return next(ctx, c) // it ends by itself, with answers
+			}
 			ctx, cancel := g.s.ending(ctx)
 			defer cancel()
 			err := next(ctx, c)
@@ -70,6 +75,9 @@ func rpcError(err error) error {
 func (s *Server) call(ctx context.Context, method string, header http.Header, f func(context.Context) error) error {
 	began := time.Now()
 	who, err := s.o.Auth.who(header.Get("Authorization"))
+	if err == nil && s.ends() {
+		err = errEnding
+	}
 	if err == nil {
 		err = f(context.WithValue(ctx, callerKey{}, who))
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,10 +17,23 @@ import (
 	"github.com/typedfold/fold/internal/nova/sequencer"
 )
 
-// routes adds the JSON interface, which openapi.yaml describes.
+// routes adds the JSON interface, and openapi.yaml, which describes it.
 func (s *Server) routes(mux *http.ServeMux) {
+	for pattern, h := range s.handlers() {
+		mux.Handle(pattern, s.json(pattern, h))
+	}
+	mux.HandleFunc("GET /openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/yaml")
+		_, _ = w.Write(openAPI) // a client that is gone needs no answer
+	})
+}
+
+//go:embed openapi.yaml
+var openAPI []byte
+
+func (s *Server) handlers() map[string]handler {
 	const stream = "/v1/{namespace}/{stream}"
-	for pattern, h := range map[string]handler{
+	return map[string]handler{
 		"POST " + stream + "/records":   s.postRecords,
 		"GET " + stream + "/records":    s.getRecords,
 		"DELETE " + stream + "/records": s.trimRecords,
@@ -32,8 +46,6 @@ func (s *Server) routes(mux *http.ServeMux) {
 		"DELETE " + stream:              s.deleteStream,
 		"GET /v1/{namespace}":           s.listStreams,
 		"GET /v1":                       s.listStreams,
-	} {
-		mux.Handle(pattern, s.json(pattern, h))
 	}
 }
 
@@ -46,12 +58,7 @@ func (s *Server) json(pattern string, h handler) http.Handler {
 		q.Body = http.MaxBytesReader(w, q.Body, int64(s.o.MaxBody))
 		var body any
 		err := s.call(q.Context(), pattern, q.Header, func(ctx context.Context) (err error) {
-			ctx, cancel := s.ending(ctx)
-			defer cancel()
 			body, err = h(w, q.WithContext(ctx))
-			if err != nil && errors.Is(context.Cause(ctx), errEnding) {
-				err = errEnding
-			}
 			return err
 		})
 		switch {
@@ -116,8 +123,12 @@ func (s *Server) streamOf(q *http.Request, v Verb) (*node.Stream, error) {
 	return s.node.Stream(q.Context(), a)
 }
 
-// readJSON reads a body that has no fields but those of v.
-func readJSON(q *http.Request, v any) error {
+// readJSON reads a body that has no fields but those of v, in the time that a call may take.
+func (s *Server) readJSON(w http.ResponseWriter, q *http.Request, v any) error {
+	c := http.NewResponseController(w)
+	if c.SetReadDeadline(time.Now().Add(s.o.UnaryTimeout)) == nil {
+		defer func() { _ = c.SetReadDeadline(time.Time{}) }() // it was possible a moment ago
+	}
 	d := json.NewDecoder(q.Body)
 	d.DisallowUnknownFields()
 	err := d.Decode(v)
@@ -137,33 +148,24 @@ func (s *Server) unary(q *http.Request) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(q.Context(), s.o.UnaryTimeout)
 }
 
-// recordJSON is a record; []byte is base64.
-type recordJSON struct {
-	SeqNum    *uint64      `json:"seq_num,omitempty"`
-	Timestamp *int64       `json:"timestamp,omitempty"`
-	Headers   []headerJSON `json:"headers,omitempty"`
-	Body      []byte       `json:"body"`
-}
-
-type headerJSON struct {
-	Name  string `json:"name"`
-	Value []byte `json:"value"`
-}
-
-func (s *Server) postRecords(_ http.ResponseWriter, q *http.Request) (any, error) {
+func (s *Server) postRecords(w http.ResponseWriter, q *http.Request) (any, error) {
 	st, err := s.streamOf(q, VerbAppend)
 	if err != nil {
 		return nil, err
 	}
 	var body struct {
 		Records []struct {
-			Headers []headerJSON `json:"headers"`
-			Body    []byte       `json:"body"`
+			Headers []headerJSON    `json:"headers"`
+			Body    json.RawMessage `json:"body"`
 		} `json:"records"`
 		Match *uint64 `json:"match_seq_num"`
 		Token string  `json:"fencing_token"`
 	}
-	if err := readJSON(q, &body); err != nil {
+	f, err := formatOf(q.URL.Query())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.readJSON(w, q, &body); err != nil {
 		return nil, err
 	}
 	a := sequencer.Append{Records: make([]nova.Record, len(body.Records))}
@@ -172,7 +174,9 @@ func (s *Server) postRecords(_ http.ResponseWriter, q *http.Request) (any, error
 		a.HasMatch, a.Match = true, *body.Match
 	}
 	for i, r := range body.Records {
-		a.Records[i].Body = r.Body
+		if a.Records[i].Body, err = f.body(r.Body); err != nil {
+			return nil, err
+		}
 		for _, h := range r.Headers {
 			a.Records[i].Headers = append(a.Records[i].Headers, nova.Header(h))
 		}
@@ -208,11 +212,11 @@ func (s *Server) getFence(_ http.ResponseWriter, q *http.Request) (any, error) {
 	return map[string]string{"fencing_token": now.Token}, err
 }
 
-func (s *Server) putFence(_ http.ResponseWriter, q *http.Request) (any, error) {
+func (s *Server) putFence(w http.ResponseWriter, q *http.Request) (any, error) {
 	var body struct {
 		Token *string `json:"fencing_token"`
 	}
-	if err := readJSON(q, &body); err != nil {
+	if err := s.readJSON(w, q, &body); err != nil {
 		return nil, err
 	}
 	if body.Token == nil {
@@ -293,7 +297,7 @@ func (s *Server) putStream(w http.ResponseWriter, q *http.Request) (any, error) 
 		Retention *retentionJSON `json:"retention"`
 	}
 	if q.ContentLength != 0 {
-		if err := readJSON(q, &body); err != nil {
+		if err := s.readJSON(w, q, &body); err != nil {
 			return nil, err
 		}
 	}

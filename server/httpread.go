@@ -34,6 +34,7 @@ type readQuery struct {
 	bytes  int
 	wait   time.Duration
 	events bool
+	format format
 }
 
 func (s *Server) getRecords(w http.ResponseWriter, q *http.Request) (any, error) {
@@ -45,10 +46,18 @@ func (s *Server) getRecords(w http.ResponseWriter, q *http.Request) (any, error)
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := s.ending(q.Context())
+	defer cancel()
+	var out any
 	if r.events {
-		return nil, s.sendEvents(w, q.Context(), st, r)
+		err = sendEvents(w, ctx, st, r)
+	} else {
+		out, err = pollRecords(ctx, st, r)
 	}
-	return pollRecords(q.Context(), st, r)
+	if err != nil && errors.Is(context.Cause(ctx), errEnding) {
+		err = errEnding
+	}
+	return out, err
 }
 
 func parseRead(q *http.Request) (r readQuery, err error) {
@@ -82,6 +91,9 @@ func parseRead(q *http.Request) (r readQuery, err error) {
 	r.start.Clamp, err = flag(v, "clamp")
 	r.bytes = int(min(cmp.Or(bytes, maxJSONBytes), maxJSONBytes))
 	r.wait = min(time.Duration(min(seconds, 3600))*time.Second, maxWait)
+	if err == nil {
+		r.format, err = formatOf(v)
+	}
 	r.events = strings.Contains(q.Header.Get("Accept"), "text/event-stream")
 	if last := q.Header.Get("Last-Event-ID"); r.events && last != "" && err == nil {
 		n, parseErr := strconv.ParseUint(last, 10, 64)
@@ -125,7 +137,11 @@ func pollRecords(ctx context.Context, st *node.Stream, r readQuery) (any, error)
 			if size += rec.Bytes(); size > r.bytes && len(out.Records) > 0 {
 				return errFull
 			}
-			out.Records = append(out.Records, recordJSONOf(rs.First+uint64(i), rec))
+			one, err := r.format.record(rs.First+uint64(i), rec)
+			if err != nil {
+				return err
+			}
+			out.Records = append(out.Records, one)
 		}
 		if r.wait > 0 && len(out.Records) > 0 {
 			return errFull // whoever waits wants to know soon
@@ -146,21 +162,13 @@ func pollRecords(ctx context.Context, st *node.Stream, r readQuery) (any, error)
 	out.Next = jsonOf(next)
 	if n := len(out.Records); n > 0 {
 		last := &out.Records[n-1]
-		out.Next = positionJSON{SeqNum: *last.SeqNum + 1, Timestamp: *last.Timestamp}
+		out.Next = positionJSON{SeqNum: last.SeqNum + 1, Timestamp: last.Timestamp}
 	}
 	return out, nil
 }
 
-func recordJSONOf(seq uint64, rec *nova.Record) recordJSON {
-	out := recordJSON{SeqNum: &seq, Timestamp: new(rec.Timestamp), Body: append([]byte{}, rec.Body...)}
-	for _, h := range rec.Headers {
-		out.Headers = append(out.Headers, headerJSON{Name: h.Name, Value: append([]byte{}, h.Value...)})
-	}
-	return out
-}
-
 // sendEvents follows the stream: an event for each record, whose id is where a client that comes again goes on.
-func (s *Server) sendEvents(w http.ResponseWriter, ctx context.Context, st *node.Stream, r readQuery) error {
+func sendEvents(w http.ResponseWriter, ctx context.Context, st *node.Stream, r readQuery) error {
 	out := http.NewResponseController(w)
 	begun := false
 	begin := func() error {
@@ -175,7 +183,11 @@ func (s *Server) sendEvents(w http.ResponseWriter, ctx context.Context, st *node
 	_, err := reader.Read(ctx, st.Log(), r.start, r.count, true, func(rs reader.Records) error {
 		for i := range rs.Records {
 			seq := rs.First + uint64(i)
-			b, err := json.Marshal(recordJSONOf(seq, &rs.Records[i]))
+			one, err := r.format.record(seq, &rs.Records[i])
+			if err != nil {
+				return err
+			}
+			b, err := json.Marshal(one) // without a line break, also where a body had some
 			if err != nil {
 				return err
 			}

@@ -37,6 +37,8 @@ type Options struct {
 	MaxBody, MaxHeader int
 	// SessionBytes bounds what one session, and Bytes what all requests together, have in flight; default 8 and 256 MiB.
 	SessionBytes, Bytes int64
+	// Sessions bounds the append sessions that are open; default 10,000.
+	Sessions int64
 	// UnaryTimeout bounds a call that is no session and no read; default 30 s.
 	UnaryTimeout time.Duration
 	// Logger gets a line for each call; default slog.Default().
@@ -57,7 +59,7 @@ type Call struct {
 // Validate reports the first option that makes no sense.
 func (o Options) Validate() error {
 	switch {
-	case o.MaxBody < 0 || o.MaxHeader < 0 || o.SessionBytes < 0 || o.Bytes < 0:
+	case o.MaxBody < 0 || o.MaxHeader < 0 || o.SessionBytes < 0 || o.Bytes < 0 || o.Sessions < 0:
 		return errors.New("server: a negative limit")
 	case o.UnaryTimeout < 0:
 		return errors.New("server: a negative timeout")
@@ -70,6 +72,7 @@ func (o Options) withDefaults() Options {
 	o.MaxHeader = cmp.Or(o.MaxHeader, 64<<10)
 	o.SessionBytes = cmp.Or(o.SessionBytes, 8<<20)
 	o.Bytes = cmp.Or(o.Bytes, 256<<20)
+	o.Sessions = cmp.Or(o.Sessions, 10_000)
 	o.UnaryTimeout = cmp.Or(o.UnaryTimeout, 30*time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -87,10 +90,11 @@ type Config struct {
 
 // Server is one node of the stream plane. It is safe for concurrent use.
 type Server struct {
-	node  *node.Node
-	o     Options
-	own   *nats.Conn // closed with the server; nil when it is not its own
-	bytes *semaphore.Weighted
+	node     *node.Node
+	o        Options
+	own      *nats.Conn // closed with the server; nil when it is not its own
+	bytes    *semaphore.Weighted
+	sessions *semaphore.Weighted
 
 	mu       sync.Mutex
 	http     []*http.Server
@@ -129,7 +133,9 @@ func Open(ctx context.Context, c Config, o Options) (*Server, error) {
 
 func newServer(n *node.Node, o Options) *Server {
 	o = o.withDefaults()
-	return &Server{node: n, o: o, bytes: semaphore.NewWeighted(o.Bytes), closing: make(chan struct{})}
+	return &Server{
+		node: n, o: o, bytes: semaphore.NewWeighted(o.Bytes), sessions: semaphore.NewWeighted(o.Sessions), closing: make(chan struct{}),
+	}
 }
 
 // Handler serves everything: gRPC, Connect and JSON, health and reflection.
@@ -153,12 +159,10 @@ type health struct {
 }
 
 func (h health) Check(ctx context.Context, q *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
-	select {
-	case <-h.s.closing:
+	if h.s.ends() {
 		return &grpchealth.CheckResponse{Status: grpchealth.StatusNotServing}, nil
-	default:
-		return h.StaticChecker.Check(ctx, q)
 	}
+	return h.StaticChecker.Check(ctx, q)
 }
 
 // ErrNeedsAuth is a server without Auth that was to listen beyond the loopback.
@@ -194,7 +198,7 @@ func (s *Server) Serve(l net.Listener) error {
 }
 
 // Shutdown refuses new calls, has sessions and reads end, hands the streams that it leads to other nodes, and closes the
-// connection that it owns. What was admitted is answered. A second call returns what the first did.
+// connection that it owns. Within ctx, what was submitted is answered. A second call returns what the first did.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.once.Do(func() {
 		close(s.closing)
@@ -203,7 +207,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.mu.Unlock()
 		var errs []error
 		for _, h := range servers {
-			errs = append(errs, h.Shutdown(ctx))
+			if err := h.Shutdown(ctx); err != nil {
+				errs = append(errs, err, h.Close())
+			}
 		}
 		errs = append(errs, s.node.Close(ctx))
 		if s.own != nil {
@@ -214,7 +220,18 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return s.closeErr
 }
 
-// ending is a context that ends with the server too.
+// ends reports whether the server ends.
+func (s *Server) ends() bool {
+	select {
+	case <-s.closing:
+		return true
+	default:
+		return false
+	}
+}
+
+// ending is a context that ends with the server too. It is for reads: a write that is cut short would have an outcome that
+// nobody knows.
 func (s *Server) ending(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := make(chan struct{})

@@ -30,6 +30,10 @@ func (r rpc) AppendSession(ctx context.Context, c *connect.BidiStream[novav1.App
 	if err != nil {
 		return err
 	}
+	if !r.s.sessions.TryAcquire(1) {
+		return errBusy
+	}
+	defer r.s.sessions.Release(1)
 	opened, err := st.OpenSession(ctx, open.GetFencingToken())
 	if err != nil {
 		return err
@@ -75,6 +79,12 @@ func (p *pipeline) receive(ctx context.Context) {
 		if errors.Is(err, io.EOF) {
 			return
 		}
+		if err != nil && connect.CodeOf(err) == connect.CodeResourceExhausted { // of this message, not of the server
+			err = fmt.Errorf("%w: %w", nova.ErrInvalid, err)
+		}
+		if err == nil && p.s.ends() {
+			err = errEnding
+		}
 		if err == nil && q.GetBatch() == nil {
 			err = fmt.Errorf("%w: a session is opened once, and then takes batches", nova.ErrInvalid)
 		}
@@ -111,22 +121,16 @@ func (p *pipeline) submit(ctx context.Context, b *novav1.Batch, f *flight) error
 }
 
 // answer sends the answers in the order of the batches. The first that is neither an acknowledgment nor a miss ends the
-// session.
+// session, and so does the server's end, when nothing is left to answer.
 func (p *pipeline) answer(ctx context.Context) (err error) {
 	defer func() {
 		p.cancel(err) // receive ends, and closes the queue
 		go p.drain()
 	}()
 	for {
-		var f *flight
-		var ok bool
-		select {
-		case f, ok = <-p.queue:
-			if !ok {
-				return nil
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		f, err := p.next(ctx)
+		if f == nil {
+			return err
 		}
 		var r sequencer.Result
 		select {
@@ -139,6 +143,23 @@ func (p *pipeline) answer(ctx context.Context) (err error) {
 		if err := p.send(r); err != nil {
 			return err
 		}
+	}
+}
+
+// next is the oldest batch without an answer; nil when the session ends.
+func (p *pipeline) next(ctx context.Context) (*flight, error) {
+	select {
+	case f := <-p.queue:
+		return f, nil
+	default:
+	}
+	select {
+	case f := <-p.queue:
+		return f, nil
+	case <-p.s.closing:
+		return nil, errEnding
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
 }
 

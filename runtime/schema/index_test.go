@@ -257,6 +257,17 @@ func TestIndexRefused(t *testing.T) {
 	once := problemsOf(t, `message M { option (fold.v1.table) = {key: "m.{k}" index: {name: "x" fields: ["l", "k"]}};
 		bool k = 1 [(fold.v1.field).enc = ENCODING_ESC]; string l = 2; }`)
 	wantProblems(t, once, []string{`ENCODING_ESC does not apply to bool field "k"`})
+	// The stored value has none of what the key fills, and the key nothing of what lies beside it.
+	for key, field := range map[string]string{"at": "at.seconds", "at.seconds": "at"} {
+		for bind, want := range map[string][]string{
+			"BIND_FILL":  {fmt.Sprintf(`index "x": bind: BIND_FILL fills %q from the key, and not %q | write %q`, key, field, key)},
+			"BIND_MATCH": nil,
+		} {
+			half := fmt.Sprintf(`message M { option (fold.v1.table) = {key: "m.{k}.{%s}" bind: %s index: {name: "x" fields: %q} index: {name: "y" fields: %q}};
+				string k = 1; google.protobuf.Timestamp at = 2; }`, key, bind, field, key)
+			wantProblems(t, problemsOf(t, half), want)
+		}
+	}
 }
 
 // TestIndexProblemPlace: a problem of an index field leads to the field in the option, and into its text.

@@ -192,8 +192,28 @@ func (c *compiler) indexField(ix *Index, sub []int32, name string) (f IndexField
 		report(at, insideHint(name, fd), "field %q is message %s and cannot be indexed", fd.Name(), fd.Message().FullName())
 		return f, false
 	}
+	if flaw := c.halfFilled(name, path); flaw != nil {
+		report(flaw.offset, flaw.hint, "%s", flaw.message)
+		return f, false
+	}
 	f.Enc, ok = c.indexEncoding(&f)
 	return f, ok
+}
+
+// halfFilled refuses a field that the key fills in part, or with more beside it: neither key nor value has all of it.
+func (c *compiler) halfFilled(name string, path []protoreflect.FieldDescriptor) *flaw {
+	if c.table.Bind != foldv1.Bind_BIND_FILL {
+		return nil
+	}
+	for i := range c.table.Vars {
+		v := &c.table.Vars[i]
+		n := min(len(v.Path), len(path))
+		if v.KeyOnly() || len(v.Path) == len(path) || !slices.Equal(v.Path[:n], path[:n]) {
+			continue
+		}
+		return &flaw{message: fmt.Sprintf("bind: BIND_FILL fills %q from the key, and not %q", v.Name, name), hint: fmt.Sprintf("write %q", v.Name)}
+	}
+	return nil
 }
 
 // fieldFormHint says how to write what is no name of an index field: "{a}" and "a, b" are a slip.

@@ -63,6 +63,7 @@ func (s *search[S, A]) run(r *Report) {
 			return
 		}
 		r.Transitions += e.transitions
+		s.ended = s.ended || e.ended
 		if len(e.ends) > 0 {
 			s.violations(e.ends, r)
 			return
@@ -80,6 +81,8 @@ func (s *search[S, A]) run(r *Report) {
 func (s *search[S, A]) witnesses(r *Report) {
 	for i, p := range s.props {
 		switch {
+		case p.kind == terminal && !s.ended:
+			r.Unjudged = append(r.Unjudged, p.Name)
 		case p.kind != sometimes:
 		case s.met[i] < 0:
 			r.Unwitnessed = append(r.Unwitnessed, p.Name)

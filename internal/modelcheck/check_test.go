@@ -48,6 +48,27 @@ func glassOf(properties ...modelcheck.Property[glass]) modelcheck.Model[glass, s
 	}
 }
 
+// TestATerminalWithoutEndsFails: a property of ends says nothing where no run ends. It is not a mutation that is caught, either.
+func TestATerminalWithoutEndsFails(t *testing.T) {
+	endless := glassOf(modelcheck.Terminal("ends", func(glass) bool { return true }))
+	next := endless.Next
+	endless.Next = func(s glass, a string) (glass, bool) {
+		if s.broken {
+			return glass{}, true // a new one
+		}
+		return next(s, a)
+	}
+	r := modelcheck.Check(endless, modelcheck.Options{})
+	if err := r.Err(); err == nil || !strings.Contains(err.Error(), `"ends" judges nothing`) {
+		t.Errorf("without an end: %v", err)
+	}
+	if _, err := r.Caught("ends"); err == nil {
+		t.Error("it counts as caught")
+	}
+	modelcheck.RequireOK(t, endless, modelcheck.Options{Ignore: []string{"ends"}})
+	modelcheck.RequireOK(t, glassOf(endless.Properties...), modelcheck.Options{})
+}
+
 func TestEachKindOfProperty(t *testing.T) {
 	full := func(s glass) bool { return s.level == 3 }
 	whole := func(s glass) bool { return !s.broken }

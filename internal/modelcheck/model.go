@@ -60,7 +60,7 @@ func Sometimes[S any](name string, holds func(S) bool) Property[S] {
 }
 
 // Terminal holds in every state that no transition leaves. One that leads back to the state itself leaves it too, so a
-// Next without an effect says ok false.
+// Next without an effect says ok false. A search that meets no such state fails, since it judges nothing.
 func Terminal[S any](name string, holds func(S) bool) Property[S] {
 	return Property[S]{Name: name, kind: terminal, holds: holds}
 }

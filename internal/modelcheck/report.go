@@ -70,6 +70,8 @@ type Report struct {
 	// Unwitnessed are the Sometimes properties that a whole search met nowhere.
 	Unwitnessed []string
 	Witnesses   []Witness
+	// Unjudged are the Terminal properties of a whole search that met no end.
+	Unjudged []string
 	// Truncated: there are more than MaxStates states. States counts the levels that were searched whole.
 	Truncated bool
 	// Invalid: the model or the options are no good, so nothing is shown.
@@ -81,7 +83,7 @@ func (r Report) String() string {
 	return fmt.Sprintf("model %s states %d transitions %d depth %d", r.Name, r.States, r.Transitions, r.Depth)
 }
 
-// Err is nil for a whole search in which all properties hold and each Sometimes was met.
+// Err is nil for a whole search in which all properties hold, each Sometimes was met, and each Terminal judged an end.
 func (r Report) Err() error {
 	var errs []error
 	if r.Invalid != nil {
@@ -92,6 +94,9 @@ func (r Report) Err() error {
 	}
 	for _, name := range r.Unwitnessed {
 		errs = append(errs, fmt.Errorf("model %s: %q never happens in %d states", r.Name, name, r.States))
+	}
+	for _, name := range r.Unjudged {
+		errs = append(errs, fmt.Errorf("model %s: %q judges nothing: none of %d states is an end", r.Name, name, r.States))
 	}
 	if r.Truncated {
 		errs = append(errs, fmt.Errorf("model %s: truncated after %d states, depth %d; raise MaxStates or make the model smaller", r.Name, r.States, r.Depth))

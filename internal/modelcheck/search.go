@@ -38,6 +38,7 @@ type search[S, A any] struct {
 	level   []S
 	keys    []uint64
 	met     []int // by property, the depth where a Sometimes was met first; else -1
+	ended   bool  // a state was met that no transition leaves
 	pending []found
 	graph   *graph // nil when no property needs it
 }
@@ -168,6 +169,7 @@ type part[S any] struct {
 	candidates  []candidate[S]
 	transitions int
 	steps, ends []found
+	ended       bool
 	edges       []edge
 	degrees     []uint32
 	invalid     error
@@ -176,6 +178,7 @@ type part[S any] struct {
 type expanded struct {
 	transitions int
 	steps, ends []found
+	ended       bool
 	truncated   bool
 	invalid     error
 }
@@ -196,6 +199,7 @@ func (s *search[S, A]) expand() (e expanded) {
 	steps, ends := make([][]found, len(parts)), make([][]found, len(parts))
 	for i := range parts {
 		e.transitions += parts[i].transitions
+		e.ended = e.ended || parts[i].ended
 		steps[i], ends[i] = parts[i].steps, parts[i].ends
 		if e.invalid == nil {
 			e.invalid = parts[i].invalid
@@ -248,7 +252,7 @@ func (s *search[S, A]) expandChunk(p *part[S], from, to int) (newStates int) {
 			return newStates
 		}
 		if p.transitions == before {
-			p.ends = s.ends(p.ends, state, id)
+			p.ended, p.ends = true, s.ends(p.ends, state, id)
 		}
 		if s.graph != nil {
 			p.degrees = append(p.degrees, uint32(p.transitions-before))

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,6 +61,7 @@ type node struct {
 	routes  ft.RouteTable
 	repairs map[string]int
 	noted   time.Time // end of the last repair that was counted
+	audits  atomic.Int64
 }
 
 // story is one bucket's life with two nodes: one that is always there and exports, and one that comes and goes.
@@ -110,6 +112,11 @@ func (s *story) start(n *node) {
 	b := fold.NewBuilder(n.seen, st, fold.Options{
 		Logger: slog.New(slog.DiscardHandler),
 		Repair: fold.RepairOptions{Source: s.source(), Scratch: s.dir, AuditEvery: time.Minute},
+		Events: fold.Events{AuditDone: func(r *fold.RepairReport) {
+			if r.Error == "" {
+				n.audits.Add(1)
+			}
+		}},
 	})
 	n.routes, err = ft.RegisterRoute(b)
 	must(s.t, err)
@@ -287,7 +294,7 @@ func (s *story) step() {
 	s.atomic(s.visitor)
 }
 
-// away has the visitor miss more than the log keeps.
+// away has the visitor miss more than the log keeps, and, where markers are purged, a delete without one.
 func (s *story) away() {
 	s.t.Helper()
 	if s.visitor.f == nil {
@@ -295,6 +302,11 @@ func (s *story) away() {
 	}
 	s.caughtUp(s.visitor)
 	s.stop(s.visitor)
+	if kinds[s.kind].purges {
+		s.write("d0", false)
+		s.write("d0", true)
+		s.purge()
+	}
 	for range 3 {
 		s.scribble(4)
 		time.Sleep(maxAge / 2)
@@ -372,6 +384,8 @@ func (s *story) end() {
 		s.counts["watches"] += len(n.seen.sessions)
 		s.counts["expired"] += n.seen.refused
 		s.counts["cuts"] += int(n.client.line.cuts.Load())
+		s.counts["audits"] += int(n.audits.Load())
+		s.counts["aged out"] += n.seen.agedOut()
 		for plan, count := range n.repairs {
 			s.counts[plan] += count
 		}
@@ -396,6 +410,12 @@ func TestStories(t *testing.T) {
 				}
 				if kinds[kind].cfg.MaxAge != 0 {
 					want = append(want, "restore", "expired")
+				}
+				if kinds[kind].cfg.MarkerTTL != 0 {
+					want = append(want, "aged out")
+				}
+				if kinds[kind].purges {
+					want = append(want, "purges", "audits")
 				}
 				for _, what := range want {
 					if counts[what] == 0 {

@@ -65,6 +65,20 @@ func (w *recorded) Next(ctx context.Context, into kv.Delivery, most, maxBytes in
 	return d, nil
 }
 
+// agedOut counts the server's markers of values that aged out.
+func (r *recorder) agedOut() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.sessions {
+		for i := range s.updates {
+			if s.updates[i].Op == kv.OpAgedOut {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // check holds every session against what was written: what a watch gives is ordered, comes once, is what was written, is
 // all there is up to its frontier, and begins where it was asked to.
 func (r *recorder) check(h *history) error {

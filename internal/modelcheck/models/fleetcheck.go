@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/typedfold/fold/internal/modelcheck"
-	"github.com/typedfold/fold/runtime/protocol"
 )
 
 const (
@@ -17,7 +16,7 @@ const (
 )
 
 func (s *fleetState) isWhole(rows histRows, cursor uint8) bool {
-	return !protocol.ResumeWindowOK(uint64(cursor), uint64(s.h.first())) || s.h.replay(rows, cursor) == s.h.truth(s.h.last)
+	return !s.h.begins(cursor) || s.h.replay(rows, cursor) == s.h.truth(s.h.last)
 }
 
 func (w *fleetWorld) properties() []modelcheck.Property[fleetState] {
@@ -41,7 +40,7 @@ func (w *fleetWorld) properties() []modelcheck.Property[fleetState] {
 				return true
 			}
 			return !slices.ContainsFunc(s.artifacts[:], func(a fleetArtifact) bool {
-				return a.cursor != 0 && !a.owed && protocol.ResumeWindowOK(uint64(a.cursor), uint64(s.h.first()))
+				return a.cursor != 0 && !a.owed && s.h.begins(a.cursor)
 			})
 		}),
 		modelcheck.Step(fleetForward, w.forward),

@@ -80,6 +80,17 @@ func (h *history) first() uint8 {
 	return h.last + 1
 }
 
+// begins reports whether what the log holds begins right after a revision or before it: nothing that it has lost from its
+// beginning is later. No kernel is asked, so that a kernel that is wrong does not excuse what comes of it.
+func (h *history) begins(after uint8) bool {
+	for rev := uint8(1); rev <= min(after+1, h.last); rev++ {
+		if h.holds(rev) {
+			return true
+		}
+	}
+	return after >= h.last
+}
+
 // keys is how many messages the log holds.
 func (h *history) keys() (n uint8) {
 	for rev := h.next(0); rev != 0; rev = h.next(rev) {

@@ -68,7 +68,7 @@ func (w *orderWorld) properties() []modelcheck.Property[orderState] {
 		modelcheck.Always(orderComplete, func(s orderState) bool {
 			n := &s.node
 			follows := n.phase == orderWatching && s.log == n.noted && !n.owed && n.cursor > 0
-			return !follows || !protocol.ResumeWindowOK(uint64(n.cursor), uint64(s.h.first())) || s.h.replay(n.rows, n.cursor) == s.h.truth(s.h.last)
+			return !follows || !s.h.begins(n.cursor) || s.h.replay(n.rows, n.cursor) == s.h.truth(s.h.last)
 		}),
 		modelcheck.Terminal(orderEnds, func(s orderState) bool {
 			n := &s.node

@@ -3,7 +3,6 @@ package models
 import (
 	"github.com/typedfold/fold/internal/machine"
 	"github.com/typedfold/fold/internal/modelcheck"
-	"github.com/typedfold/fold/runtime/protocol"
 )
 
 const (
@@ -22,7 +21,7 @@ func (w *repairWorld) properties() []modelcheck.Property[repairState] {
 	all := []modelcheck.Property[state]{
 		modelcheck.Always(repairTail, func(s state) bool {
 			at := uint8(s.disk.cursor.Revision())
-			return at == 0 || !protocol.ResumeWindowOK(uint64(at), uint64(s.log.first())) || s.disk.owed.Why != 0 ||
+			return at == 0 || !s.log.begins(at) || s.disk.owed.Why != 0 ||
 				s.log.fold(s.disk.rows, at) == s.log.truth(s.log.last)
 		}),
 		modelcheck.Always(repairWatching, w.watchIsWhole),
@@ -52,8 +51,8 @@ func (w *repairWorld) watchIsWhole(s repairState) bool {
 	if !s.p.watching || w.vanish || w.evicts && w.synced == 0 {
 		return true
 	}
-	if protocol.LiveGapIsExpiry(s.watch.evicts || s.log.evicts, uint64(s.watch.base()), uint64(s.log.first())) {
-		return true
+	if (s.watch.evicts || s.log.evicts) && !s.log.begins(s.watch.base()) {
+		return true // it is to find out that it has missed something
 	}
 	held := s.disk.rows
 	for _, q := range s.p.queue[:s.p.queued] {

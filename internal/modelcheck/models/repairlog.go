@@ -86,6 +86,17 @@ func (l *repairLog) first() uint8 {
 	return l.last + 1
 }
 
+// begins reports whether what the log holds begins right after a revision or before it: nothing that it has lost from its
+// beginning is later. No kernel is asked, so that a kernel that is wrong does not excuse what comes of it.
+func (l *repairLog) begins(after uint8) bool {
+	for r := uint8(1); r <= min(after+1, l.last); r++ {
+		if l.there>>r&1 == 1 {
+			return true
+		}
+	}
+	return after >= l.last
+}
+
 // evict takes out the oldest message.
 func (l *repairLog) evict() {
 	l.evicted = l.evicted || l.evicts

@@ -20,6 +20,7 @@ func All() []modelcheck.Case {
 		liveModels(),
 		incarnationModels(),
 		markerModels(),
+		appendModels(),
 	)
 }
 
@@ -35,5 +36,6 @@ func Mutations() []modelcheck.Mutation {
 		liveMutations(),
 		incarnationMutations(),
 		markerMutations(),
+		appendMutations(),
 	)
 }

@@ -88,17 +88,17 @@ func newWorld(ctx context.Context, t *testing.T, urls string, config client.Stre
 
 // novaNode is one server, whose connection to NATS can be cut.
 type novaNode struct {
-	at string
+	at, urls string
 	*dialer
 	shutdown func()
 }
 
 func startNode(ctx context.Context, t *testing.T, urls string) *novaNode {
 	t.Helper()
-	n := &novaNode{dialer: &dialer{}}
+	n := &novaNode{urls: urls, dialer: &dialer{}}
 	srv, err := server.Open(ctx, server.Config{URL: urls, Connect: []nats.Option{
 		nats.SetCustomDialer(n.dialer), nats.ReconnectWait(5 * time.Millisecond), nats.ReconnectJitter(0, 0), nats.DontRandomize(),
-	}}, server.Options{Logger: slog.New(slog.DiscardHandler)})
+	}}, server.Options{Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,6 +53,7 @@ const (
 	kindMissed     = "missed"
 	kindInvalid    = "invalid"
 	kindNothing    = "unavailable"
+	kindSuperseded = "superseded"
 	kindIndefinite = "indefinite"
 )
 
@@ -70,6 +71,8 @@ func answerOf(r sequencer.Result, err error) answer {
 		a.Kind, a.Match, a.Tail = kindMissed, missed.Match, missed.Tail
 	case errors.Is(err, nova.ErrInvalid):
 		a.Kind, a.Text = kindInvalid, err.Error()
+	case superseded(err):
+		a.Kind = kindSuperseded
 	case errors.As(err, &away) && !away.Indefinite:
 		a.Kind, a.Text = kindNothing, away.Err.Error()
 	default:
@@ -88,6 +91,8 @@ func (a *answer) result() (sequencer.Result, error) {
 		r.Err = &sequencer.MissedError{Match: a.Match, Tail: a.Tail}
 	case kindInvalid:
 		r.Err = fmt.Errorf("%w: %s", nova.ErrInvalid, a.Text)
+	case kindSuperseded:
+		r.Err = &sequencer.UnavailableError{Err: sequencer.ErrSuperseded}
 	case kindNothing:
 		r.Err = &sequencer.UnavailableError{Err: errors.New(a.Text)}
 	default:

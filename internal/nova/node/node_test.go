@@ -208,3 +208,35 @@ func TestImpatientCallers(t *testing.T) {
 		t.Errorf("the node that doesn't answer is not followed: %+v, %v", st, err)
 	}
 }
+
+// TestTakeoversAtOnce has two nodes use streams that nobody leads at the same time: whoever loses the race for the lead
+// forwards to the winner.
+func TestTakeoversAtOnce(t *testing.T) {
+	s := natstest.New(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	a, _ := testNode(t, s)
+	b, _ := testNode(t, s)
+	for i := range 20 {
+		at := nova.Addr{Namespace: "demo", Stream: fmt.Sprint("s", i)}
+		if err := a.Create(ctx, at, jslog.Config{Memory: true}); err != nil {
+			t.Fatal(err)
+		}
+		errs := make(chan error, 2)
+		for _, n := range []*Node{a, b} {
+			st, err := n.Stream(ctx, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				_, err := st.Append(ctx, one("x"))
+				errs <- err
+			}()
+		}
+		for range 2 {
+			if err := <-errs; err != nil {
+				t.Fatalf("stream %d: %v", i, err)
+			}
+		}
+	}
+}

@@ -67,20 +67,48 @@ type session interface {
 // attempts is how often a request looks for the leader; only such requests begin again as have reached nobody.
 const attempts = 4
 
-// with has f ask the stream's leader. f is called again only after errNobody.
+// with has f ask the stream's leader. f is called again only when nothing was written: after errNobody, and when the leader
+// was superseded before it wrote. Where several nodes take over at once, all but one of them look again.
 func (s *Stream) with(ctx context.Context, f func(plane) error) error {
 	var dead string
+	var lost error
 	for range attempts {
 		p, node, err := s.find(ctx, dead)
+		if errors.Is(err, jslog.ErrRefused) && ctx.Err() == nil {
+			lost = err
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		if err = f(p); !errors.Is(err, errNobody) {
+		err = f(p)
+		switch {
+		case errors.Is(err, errNobody):
+			dead, lost = node, nil
+		case superseded(err):
+			lost = err
+			s.gone(node)
+			if l, here := p.(local); here {
+				select {
+				case <-l.Done():
+				case <-ctx.Done():
+					return err
+				}
+			}
+		default:
 			return err
 		}
-		dead = node
+	}
+	if lost != nil {
+		return lost
 	}
 	return &sequencer.UnavailableError{Err: fmt.Errorf("%w: node %s", errNobody, dead)}
+}
+
+// superseded reports whether a leader has lost its lead before it wrote what it was asked to.
+func superseded(err error) bool {
+	var away *sequencer.UnavailableError
+	return errors.As(err, &away) && !away.Indefinite && errors.Is(away.Err, sequencer.ErrSuperseded)
 }
 
 // maxSilent is after how many requests in a row that a leader's node did not answer it is taken for dead. To take a stream

@@ -1,0 +1,470 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/typedfold/fold/client"
+)
+
+func TestR20ATokenHas36Bytes(t *testing.T) { check(t, r20) }
+
+func r20(ctx context.Context, t *testing.T, w *world) {
+	for _, token := range []string{strings.Repeat("a", 36), strings.Repeat("é", 18), strings.Repeat("🙂", 9), "", " ", "\x00"} {
+		w.fence(ctx, t, token)
+		if got, err := w.a.FencingToken(ctx, w.addr); err != nil || got != token {
+			t.Fatalf("%q became %q, %v", token, got, err)
+		}
+		if _, err := w.a.Presenting(token).Append(ctx, w.addr, rec("x")...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, token := range []string{strings.Repeat("a", 37), strings.Repeat("é", 18) + "a", "\xff"} {
+		var bad *client.InvalidError
+		if _, err := w.a.Fence(ctx, w.addr, token); !errors.As(err, &bad) {
+			t.Fatalf("fence %q: %v", token, err)
+		}
+		if _, err := w.a.Presenting(token).Append(ctx, w.addr, rec("x")...); !errors.As(err, &bad) {
+			t.Fatalf("present %q: %v", token, err)
+		}
+		if _, err := w.a.OpenStream(ctx, w.addr, client.WithFencingToken(token)); !errors.As(err, &bad) {
+			t.Fatalf("open with %q: %v", token, err)
+		}
+	}
+}
+
+func TestR21WithoutATokenNonePresentedIsAdmitted(t *testing.T) { check(t, r21) }
+
+func r21(ctx context.Context, t *testing.T, w *world) {
+	for _, c := range []*client.Client{w.a, w.b} {
+		if _, err := c.Append(ctx, w.addr, rec("a")...); err != nil {
+			t.Fatal(err)
+		}
+		_, err := c.Presenting("x").Append(ctx, w.addr, rec("b")...)
+		fencedOut(t, "", err)
+		_, err = c.OpenStream(ctx, w.addr, client.WithFencingToken("x"))
+		fencedOut(t, "", err)
+		// R24: presenting installs nothing
+		if got, err := c.FencingToken(ctx, w.addr); err != nil || got != "" {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+	w.holds(ctx, t, "a", "a")
+}
+
+func TestR22OnlyTheInstalledTokenIsAdmitted(t *testing.T) { check(t, r22) }
+
+func r22(ctx context.Context, t *testing.T, w *world) {
+	w.fence(ctx, t, "old")
+	w.fence(ctx, t, "t")
+	w.admits(ctx, t, "t")
+	w.fence(ctx, t, "")
+	w.admits(ctx, t, "")
+}
+
+// admits fails unless exactly those are admitted who present the token.
+func (w *world) admits(ctx context.Context, t *testing.T, installed string) {
+	t.Helper()
+	before := len(w.bodies(ctx, t))
+	admitted := before
+	for i, c := range []*client.Client{w.a, w.b} {
+		for _, token := range []string{"", "old", "t", "other"} {
+			_, one := c.Presenting(token).Append(ctx, w.addr, rec("x")...)
+			status, body := w.nodes[i].post(ctx, t, w.addr, fmt.Sprintf(`{"records":[{}],"fencing_token":%q}`, token))
+			p, opened := c.OpenStream(ctx, w.addr, client.WithFencingToken(token))
+			if token != installed {
+				fencedOut(t, installed, one)
+				fencedOut(t, installed, opened)
+				if status != http.StatusPreconditionFailed || !strings.Contains(body, fmt.Sprintf(`"fencing_token":%q`, installed)) {
+					t.Fatalf("%q over HTTP: %d %s", token, status, body)
+				}
+				continue
+			}
+			if one != nil || opened != nil || status != http.StatusOK {
+				t.Fatalf("%q: %v, %v, %d %s", token, one, opened, status, body)
+			}
+			if _, err := p.Append(ctx, rec("x")...); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Close(ctx); err != nil {
+				t.Fatal(err)
+			}
+			admitted += 3
+		}
+	}
+	if n := len(w.bodies(ctx, t)); n != admitted || n == before {
+		t.Fatalf("%d records, not %d", n, admitted)
+	}
+}
+
+func TestR23RefusalOutlastsRestartsAndTrims(t *testing.T) { check(t, r23) }
+
+func r23(ctx context.Context, t *testing.T, w *world) {
+	w.fence(ctx, t, "t")
+	tail, err := w.a.Presenting("t").Append(ctx, w.addr, rec("a", "b", "c")...)
+	at(t, 0)(tail, err)
+	if _, err := w.a.Trim(ctx, w.addr, 3); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range w.nodes {
+		n.shutdown()
+	}
+	n := startNode(ctx, t, w.nodes[0].urls)
+	c := n.client(t)
+	if got, err := c.FencingToken(ctx, w.addr); err != nil || got != "t" {
+		t.Fatalf("%q, %v", got, err)
+	}
+	for range 3 {
+		_, err := c.Append(ctx, w.addr, rec("x")...)
+		fencedOut(t, "t", err)
+	}
+	at(t, 3)(c.Presenting("t").Append(ctx, w.addr, rec("d")...))
+}
+
+func TestR25OnlyFenceChangesTheToken(t *testing.T) { check(t, r25) }
+
+func r25(ctx context.Context, t *testing.T, w *world) {
+	w.fence(ctx, t, "t")
+	for i, f := range []func() error{
+		func() error { _, err := w.a.Presenting("t").Append(ctx, w.addr, rec("a")...); return err },
+		func() error { _, err := w.b.Presenting("u").Append(ctx, w.addr, rec("a")...); return err },
+		func() error { _, err := w.b.OpenStream(ctx, w.addr, client.WithFencingToken("u")); return err },
+		func() error { _, err := w.a.Presenting("t").AppendMatch(ctx, w.addr, 9, rec("a")...); return err },
+		func() error { _, err := w.a.Trim(ctx, w.addr, 1); return err },
+		func() error { _, err := w.a.Tail(ctx, w.addr); return err },
+		func() error { _, err := w.b.DescribeStream(ctx, w.addr); return err },
+		func() error { return w.b.CreateStream(ctx, w.addr, w.config) },
+	} {
+		err := f()
+		if got, gotErr := w.b.FencingToken(ctx, w.addr); gotErr != nil || got != "t" {
+			t.Fatalf("after %d (%v): %q, %v", i, err, got, gotErr)
+		}
+	}
+}
+
+func TestR26NoStaleAppendBehindTheBoundary(t *testing.T) { check(t, r26) }
+
+// r26 has writers present a token each, and rotates it: the boundaries divide the records by the token of their writer. That
+// is R30 too.
+func r26(ctx context.Context, t *testing.T, w *world) {
+	const generations = 12
+	token := func(i int) string { return fmt.Sprint("gen", i) }
+	var boundaries []uint64
+	var wg sync.WaitGroup
+	for i := range generations {
+		boundaries = append(boundaries, w.fence(ctx, t, token(i)).SeqNum)
+		for j, c := range []*client.Client{w.a, w.b} {
+			p, err := c.OpenStream(ctx, w.addr, client.WithFencingToken(token(i)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			started := make(chan struct{})
+			wg.Go(func() {
+				var tickets []*client.Ticket
+				for k := 0; ; k++ {
+					ticket := p.Submit(ctx, rec(token(i))...)
+					tickets = append(tickets, ticket)
+					if k < 5 {
+						continue
+					}
+					if _, err := tickets[k-5].Wait(ctx); err != nil {
+						break // the next fence came
+					}
+					if k == 10 {
+						close(started)
+					}
+				}
+				for _, ticket := range tickets {
+					if _, err := ticket.Wait(ctx); err != nil && !errors.Is(err, client.ErrFencedOut) {
+						t.Errorf("writer %d of %s: %v", j, token(i), err)
+					}
+				}
+				if err := p.Close(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+			select {
+			case <-started:
+			case <-ctx.Done():
+				t.Fatal("a writer does not get on")
+			}
+		}
+	}
+	w.fence(ctx, t, "")
+	wg.Wait()
+	for seq, body := range w.bodies(ctx, t) {
+		gen := -1
+		for gen+1 < generations && boundaries[gen+1] <= uint64(seq) {
+			gen++
+		}
+		if body != token(gen) {
+			t.Fatalf("record %d is of %s, and %s stood", seq, body, token(gen))
+		}
+	}
+}
+
+func TestR27LiveSessionsAreSuperseded(t *testing.T) { check(t, r27) }
+
+func r27(ctx context.Context, t *testing.T, w *world) {
+	for i, c := range []*client.Client{w.a, w.b} {
+		p := w.open(ctx, t, c)
+		if _, err := p.Append(ctx, rec("a")...); err != nil {
+			t.Fatal(err)
+		}
+		w.fence(ctx, t, "t")
+		_, err := p.Append(ctx, rec("b")...)
+		if fencedOut(t, "t", err).Resent {
+			t.Fatal("a batch that was sent once, and refused")
+		}
+		w.fence(ctx, t, "") // a session that is dead stays dead
+		_, err = p.Append(ctx, rec("c")...)
+		fencedOut(t, "t", err)
+		if n := len(w.bodies(ctx, t)); n != i+1 {
+			t.Fatalf("%d records", n)
+		}
+	}
+}
+
+func TestR27ASessionSleepsThroughTwoFences(t *testing.T) { check(t, r27b) }
+
+func r27b(ctx context.Context, t *testing.T, w *world) {
+	w.fence(ctx, t, "t")
+	p, q := w.open(ctx, t, w.a, client.WithFencingToken("t")), w.open(ctx, t, w.b, client.WithFencingToken("t"))
+	w.fence(ctx, t, "u")
+	w.fence(ctx, t, "t") // the former token again: the sessions that it had are dead all the same
+	for _, p := range []*client.Producer{p, q} {
+		_, err := p.Append(ctx, rec("x")...)
+		fencedOut(t, "t", err)
+	}
+	at(t, 0)(w.a.Presenting("t").Append(ctx, w.addr, rec("x")...))
+}
+
+func TestR28WhatIsInFlightIsAdmittedOrRefused(t *testing.T) { check(t, r28) }
+
+func r28(ctx context.Context, t *testing.T, w *world) {
+	for round, c := range []*client.Client{w.a, w.b} {
+		w.fence(ctx, t, fmt.Sprint("before", round))
+		p := w.open(ctx, t, c, client.WithFencingToken(fmt.Sprint("before", round)))
+		var tickets []*client.Ticket
+		boundary := make(chan client.Tail, 1)
+		for i := range 600 {
+			tickets = append(tickets, p.Submit(ctx, rec(fmt.Sprint(i))...))
+			if i == 300 {
+				go func() {
+					tail, err := w.b.Fence(ctx, w.addr, "after")
+					if err != nil {
+						t.Error(err)
+					}
+					boundary <- tail
+				}()
+			}
+		}
+		tail := <-boundary
+		refused := 0
+		for i, ticket := range tickets {
+			r, err := ticket.Wait(ctx)
+			switch {
+			case err == nil && refused == 0 && r.End.SeqNum <= tail.SeqNum:
+			case err != nil && !fencedOut(t, "after", err).Resent:
+				refused++
+			default:
+				t.Fatalf("batch %d: %+v, %v, the boundary is %d", i, r, err, tail.SeqNum)
+			}
+		}
+		if n := len(w.bodies(ctx, t)); uint64(n) != tail.SeqNum {
+			t.Fatalf("%d records, the boundary is %d", n, tail.SeqNum)
+		}
+	}
+}
+
+func TestR29CloseOfASupersededProducerIsInert(t *testing.T) { check(t, r29) }
+
+func r29(ctx context.Context, t *testing.T, w *world) {
+	for _, c := range []*client.Client{w.a, w.b} {
+		w.fence(ctx, t, "")
+		old := w.open(ctx, t, c, client.WithLinger(time.Hour))
+		staged := []*client.Ticket{old.Submit(ctx, rec("x")...), old.Submit(ctx, rec("y")...)}
+		w.fence(ctx, t, "t")
+		next := w.open(ctx, t, w.b, client.WithFencingToken("t"))
+		before := len(w.bodies(ctx, t))
+		if err := old.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for _, ticket := range staged {
+			_, err := ticket.Wait(ctx)
+			if fencedOut(t, "t", err).Resent {
+				t.Fatal(err)
+			}
+		}
+		at(t, uint64(before))(next.AppendMatch(ctx, uint64(before), rec("z")...))
+	}
+	w.holds(ctx, t, "z", "z")
+}
+
+func TestR31AnEqualTokenChangesNothing(t *testing.T) { check(t, r31) }
+
+func r31(ctx context.Context, t *testing.T, w *world) {
+	for i, token := range []string{"", "t"} { // R33 is the empty one
+		w.fence(ctx, t, token)
+		p, q := w.open(ctx, t, w.a, client.WithFencingToken(token)), w.open(ctx, t, w.b, client.WithFencingToken(token))
+		for range 3 {
+			if tail := w.fence(ctx, t, token); tail.SeqNum != uint64(2*i) {
+				t.Fatalf("%+v", tail)
+			}
+		}
+		at(t, uint64(2*i))(p.Append(ctx, rec("x")...))
+		at(t, uint64(2*i+1))(q.Append(ctx, rec("x")...))
+	}
+}
+
+func TestR32TheEmptyTokenClears(t *testing.T) { check(t, r32) }
+
+func r32(ctx context.Context, t *testing.T, w *world) {
+	w.fence(ctx, t, "t")
+	p := w.open(ctx, t, w.a, client.WithFencingToken("t"))
+	at(t, 0)(p.Append(ctx, rec("a")...))
+	if tail := w.fence(ctx, t, ""); tail.SeqNum != 1 {
+		t.Fatalf("%+v", tail)
+	}
+	_, err := p.Append(ctx, rec("x")...)
+	fencedOut(t, "", err)
+	at(t, 1)(w.b.Append(ctx, w.addr, rec("b")...))
+	w.holds(ctx, t, "a", "b")
+}
+
+func TestR34TakeoverNeedsNoReading(t *testing.T) { check(t, r34) }
+
+func r34(ctx context.Context, t *testing.T, w *world) {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second) // the bound
+	defer cancel()
+	for i, c := range []*client.Client{w.a, w.b} {
+		w.fence(ctx, t, "")
+		incumbent := w.open(ctx, t, c)
+		busy, ended := make(chan struct{}), make(chan error, 1)
+		go func() {
+			for n := 0; ; n++ {
+				ticket := incumbent.Submit(ctx, rec("x")...)
+				if n == 50 {
+					close(busy)
+				}
+				if n%50 == 0 {
+					if _, err := ticket.Wait(ctx); err != nil {
+						ended <- err
+						return
+					}
+				}
+			}
+		}()
+		<-busy
+		token := fmt.Sprint("fresh", i)
+		if _, err := w.b.Fence(ctx, w.addr, token); err != nil {
+			t.Fatal(err)
+		}
+		p := w.open(ctx, t, w.b, client.WithFencingToken(token))
+		if _, err := p.Append(ctx, rec("mine")...); err != nil {
+			t.Fatal(err)
+		}
+		fencedOut(t, token, <-ended)
+	}
+}
+
+func TestR35ConcurrentFencesBothReturn(t *testing.T) { check(t, r35) }
+
+func r35(ctx context.Context, t *testing.T, w *world) {
+	for i := range 10 {
+		var wg sync.WaitGroup
+		tokens := []string{fmt.Sprint("a", i), fmt.Sprint("b", i)}
+		for j, c := range []*client.Client{w.a, w.b} {
+			wg.Go(func() {
+				if tail, err := c.Fence(ctx, w.addr, tokens[j]); err != nil || tail.SeqNum != uint64(i) {
+					t.Errorf("%+v, %v", tail, err)
+				}
+			})
+		}
+		wg.Wait()
+		stands, err := w.a.FencingToken(ctx, w.addr)
+		if err != nil || stands != tokens[0] && stands != tokens[1] {
+			t.Fatalf("%q, %v", stands, err)
+		}
+		at(t, uint64(i))(w.b.Presenting(stands).Append(ctx, w.addr, rec("x")...))
+	}
+}
+
+func TestR37EverybodyReadsTheTokenThatWasInstalled(t *testing.T) { check(t, r37) }
+
+// r37 is R36 too: reading the token provokes no refusal, and appends nothing.
+func r37(ctx context.Context, t *testing.T, w *world) {
+	c := w.nodes[1].client(t)
+	for i := range 30 {
+		token := fmt.Sprint("t", i)
+		if _, err := []*client.Client{w.a, w.b}[i%2].Fence(ctx, w.addr, token); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []*client.Client{w.a, w.b, c} {
+			if got, err := c.FencingToken(ctx, w.addr); err != nil || got != token {
+				t.Fatalf("%q after %q, %v", got, token, err)
+			}
+		}
+	}
+	w.holds(ctx, t)
+}
+
+func TestR40FencedOutIsTyped(t *testing.T) { check(t, r40) }
+
+func r40(ctx context.Context, t *testing.T, w *world) {
+	p := w.open(ctx, t, w.b)
+	w.fence(ctx, t, "gen-42")
+	_, session := p.Append(ctx, rec("x")...)
+	_, one := w.a.Presenting("gen-41").Append(ctx, w.addr, rec("x")...)
+	_, opened := w.a.OpenStream(ctx, w.addr)
+	for _, err := range []error{session, one, opened} {
+		fencedOut(t, "gen-42", fmt.Errorf("wrapped: %w", err))
+	}
+}
+
+func TestR42FencingIsNoAuthorization(t *testing.T) { check(t, r42) }
+
+func r42(ctx context.Context, t *testing.T, w *world) {
+	w.fence(ctx, t, "t")
+	if _, err := w.a.Presenting("whoever").Fence(ctx, w.addr, "other"); err != nil {
+		t.Fatal(err)
+	}
+	w.admits(ctx, t, "other")
+}
+
+func TestR44TheTokenSettlesFirst(t *testing.T) { check(t, r44) }
+
+func r44(ctx context.Context, t *testing.T, w *world) {
+	w.fence(ctx, t, "good")
+	for i, c := range []*client.Client{w.a, w.b} {
+		_, err := c.Presenting("bad").AppendMatch(ctx, w.addr, 99, rec("x")...)
+		fencedOut(t, "good", err)
+		_, err = c.Presenting("good").AppendMatch(ctx, w.addr, 99, rec("x")...)
+		missed(t, err)
+		at(t, uint64(i))(c.Presenting("good").AppendMatch(ctx, w.addr, uint64(i), rec("x")...))
+	}
+	p := w.open(ctx, t, w.b, client.WithFencingToken("good"))
+	w.fence(ctx, t, "other")
+	_, err := p.AppendMatch(ctx, 99, rec("x")...)
+	fencedOut(t, "other", err)
+}
+
+func TestR47PresentingIsAView(t *testing.T) { check(t, r47) }
+
+func r47(ctx context.Context, t *testing.T, w *world) {
+	w.fence(ctx, t, "t")
+	view := w.a.Presenting("t")
+	at(t, 0)(view.Append(ctx, w.addr, rec("x")...))
+	_, err := w.a.Append(ctx, w.addr, rec("x")...)
+	fencedOut(t, "t", err)
+	_, err = view.Presenting("").Append(ctx, w.addr, rec("x")...)
+	fencedOut(t, "t", err)
+	at(t, 1)(view.Append(ctx, w.addr, rec("x")...))
+	at(t, 2)(w.open(ctx, t, view).Append(ctx, rec("x")...)) // producers of the view present it too
+}

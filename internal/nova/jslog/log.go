@@ -124,28 +124,18 @@ const (
 // TakeOver makes node the leader: an unconditional write of all control subjects, all or none. Whoever led before can
 // store nothing from then on. It asks nothing first: a takeover that had to win a race could be starved by a busy leader.
 func (l *Log) TakeOver(ctx context.Context, node string) (Epoch, error) {
-	body, err := json.Marshal(leaderRecord{Node: node})
+	messages, err := l.takeover(node)
 	if err != nil {
 		return Epoch{}, err
 	}
-	id := nuid.Next()
-	for i := range l.k - 1 {
-		m := l.controlMessage(i, body)
-		m.Header[hdrBatch] = []string{id}
-		m.Header[hdrBatchSeq] = []string{strconv.Itoa(i + 1)}
+	for _, m := range messages[:l.k-1] {
 		if err := l.nc.PublishMsg(m); err != nil {
 			return Epoch{}, fmt.Errorf("take %s over: %w", l.addr, err)
 		}
 	}
-	m := l.controlMessage(l.k-1, body)
-	if l.k > 1 {
-		m.Header[hdrBatch] = []string{id}
-		m.Header[hdrBatchSeq] = []string{strconv.Itoa(l.k)}
-		m.Header[hdrCommit] = []string{"1"}
-	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	reply, err := l.nc.RequestMsgWithContext(ctx, m)
+	reply, err := l.nc.RequestMsgWithContext(ctx, messages[l.k-1])
 	if err != nil {
 		return Epoch{}, fmt.Errorf("take %s over: %w", l.addr, err)
 	}
@@ -153,11 +143,37 @@ func (l *Log) TakeOver(ctx context.Context, node string) (Epoch, error) {
 	if err != nil {
 		return Epoch{}, fmt.Errorf("take %s over: %w", l.addr, err)
 	}
+	return l.epoch(node, last), nil
+}
+
+// epoch is that of a takeover whose last message has this sequence.
+func (l *Log) epoch(node string, last uint64) Epoch {
 	e := Epoch{Number: last, Node: node, Control: make([]uint64, l.k)}
 	for i := range e.Control {
 		e.Control[i] = last - uint64(l.k-1-i)
 	}
-	return e, nil
+	return e
+}
+
+// takeover is one message for each control subject; more than one are a batch, which the last one commits.
+func (l *Log) takeover(node string) ([]*nats.Msg, error) {
+	body, err := json.Marshal(leaderRecord{Node: node})
+	if err != nil {
+		return nil, err
+	}
+	id := nuid.Next()
+	messages := make([]*nats.Msg, l.k)
+	for i := range messages {
+		messages[i] = l.controlMessage(i, body)
+		if l.k > 1 {
+			messages[i].Header[hdrBatch] = []string{id}
+			messages[i].Header[hdrBatchSeq] = []string{strconv.Itoa(i + 1)}
+		}
+	}
+	if l.k > 1 {
+		messages[l.k-1].Header[hdrCommit] = []string{"1"}
+	}
+	return messages, nil
 }
 
 func (l *Log) controlMessage(i int, body []byte) *nats.Msg {

@@ -87,6 +87,13 @@ func (s *Sender) Close() error {
 // Send sends one message. Its reply, if one comes, has the same id. An error says that the message was not sent, and
 // never will be, provided that the connection keeps nothing for later (nats.ReconnectBufSize(-1)).
 func (s *Sender) Send(id uint64, m Message) error {
+	if err := s.l.nc.PublishMsg(s.message(id, m)); err != nil {
+		return fmt.Errorf("send to %s: %w", s.l.addr, err)
+	}
+	return nil
+}
+
+func (s *Sender) message(id uint64, m Message) *nats.Msg {
 	msg := &nats.Msg{
 		Subject: s.l.record, Reply: s.prefix + strconv.FormatUint(id, 10), Data: m.Payload,
 		Header: nats.Header{
@@ -106,10 +113,7 @@ func (s *Sender) Send(id uint64, m Message) error {
 		}
 		msg.Header[hdrTTL], msg.Header[hdrRollup] = []string{never}, []string{rollupSubject}
 	}
-	if err := s.l.nc.PublishMsg(msg); err != nil {
-		return fmt.Errorf("send to %s: %w", s.l.addr, err)
-	}
-	return nil
+	return msg
 }
 
 func replyOf(id uint64, m *nats.Msg) Reply {

@@ -56,7 +56,7 @@ func (e *emitter) indexMethod(ix *schema.Index, params []string, function, doc s
 			g.Id(params[i]).Add(e.indexType(&ix.Fields[i]))
 		}
 		if function == "ListIndex" {
-			g.Id("opts_").Op("...").Add(fold("ReadOption"))
+			g.Id(indexOptions).Op("...").Add(fold("ReadOption"))
 		}
 	})
 	switch function {
@@ -70,7 +70,7 @@ func (e *emitter) indexMethod(ix *schema.Index, params []string, function, doc s
 	m.BlockFunc(func(g *jen.Group) {
 		args = append(args, fold("NewIndexKey").Call(indexTokens(g, ix, params)...))
 		if function == "ListIndex" {
-			args = append(args, jen.Id("opts_").Op("..."))
+			args = append(args, jen.Id(indexOptions).Op("..."))
 		}
 		g.Return(e.keyedValue(function).Call(args...))
 	})
@@ -170,12 +170,15 @@ func (e *emitter) indexType(f *schema.IndexField) *jen.Statement {
 	return jen.String()
 }
 
-// indexParams are the parameter names of an index: lower-case first, '_' last, no two alike.
+// indexOptions is the parameter of ReadOptions.
+const indexOptions = "opts_"
+
+// indexParams are the parameter names of an index: lower-case first, '_' last, no two alike, nor one that is taken.
 func indexParams(ix *schema.Index) (params []string) {
 	for i := range ix.Fields {
 		name := lowerFirst(ix.Fields[i].GoName())
 		unique := name + "_"
-		for n := 2; slices.Contains(params, unique); n++ {
+		for n := 2; unique == indexOptions || slices.Contains(params, unique); n++ {
 			unique = fmt.Sprintf("%s%d_", name, n)
 		}
 		params = append(params, unique)

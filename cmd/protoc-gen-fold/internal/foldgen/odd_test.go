@@ -74,3 +74,27 @@ message Route {
 		}
 	}
 }
+
+// TestIndexOfFieldNamedAsAParameter: whatever a field is called, an index of it compiles.
+func TestIndexOfFieldNamedAsAParameter(t *testing.T) {
+	req, err := compile(sources{"t/v1/t.proto": `syntax = "proto3";
+package t.v1;
+import "fold/v1/options.proto";
+option go_package = "example.com/t/v1;tv1";
+message Route {
+  option (fold.v1.table) = {
+    key: "route.{tenant}" bucket: "b"
+    index: {name: "by_opts" fields: "opts"} index: {name: "by_words" fields: ["ctx", "t", "dst", "err", "opts", "opts2", "fold"]}
+  };
+  string tenant = 1; string ctx = 2; string t = 3; string dst = 4; string err = 5; string opts = 6; string opts2 = 7; string fold = 8;
+}
+`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, text := generate(req)
+	if text != "" {
+		t.Fatal(text)
+	}
+	typeCheck(t, req, got)
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/typedfold/fold/client"
+)
+
+func (p *program) fenceVerb() *cobra.Command {
+	var f clientFlags
+	c := &cobra.Command{
+		Use:   "fence ADDR [TOKEN]",
+		Short: "Install or rotate the fencing token; without a token, clear it",
+		Args:  between(1, 2, addrIs+", and a token or none"),
+		RunE: func(c *cobra.Command, args []string) error {
+			cl, err := f.client(p)
+			if err != nil {
+				return err
+			}
+			token := ""
+			if len(args) > 1 {
+				token = args[1]
+			}
+			tail, err := cl.Fence(c.Context(), args[0], token)
+			if errors.Is(err, client.ErrOutcomeUnknown) && !notSent(err) {
+				return &codeError{code: exitUnreachable, err: err, hint: "fence again with the same token: if it is installed, nothing changes"}
+			}
+			if err != nil {
+				return err
+			}
+			p.print(struct {
+				Addr         string   `json:"addr"`
+				FencingToken string   `json:"fencing_token"`
+				Tail         position `json:"tail"`
+			}{args[0], token, positionOf(tail)}, func(w io.Writer) {
+				if token == "" {
+					fmt.Fprintf(w, "%s has no fencing token from %d on.\n", args[0], tail.SeqNum)
+					return
+				}
+				fmt.Fprintf(w, "%s has the fencing token %q from %d on.\n", args[0], token, tail.SeqNum)
+			})
+			return nil
+		},
+	}
+	f.add(c)
+	return c
+}
+
+func (p *program) tokenVerb() *cobra.Command {
+	var f clientFlags
+	c := &cobra.Command{
+		Use:   "token ADDR",
+		Short: "Print the installed fencing token; an empty line is none",
+		Args:  exactly(1, addrIs),
+		RunE: func(c *cobra.Command, args []string) error {
+			cl, err := f.client(p)
+			if err != nil {
+				return err
+			}
+			token, err := cl.FencingToken(c.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			p.print(struct {
+				Addr         string `json:"addr"`
+				FencingToken string `json:"fencing_token"`
+			}{args[0], token}, func(w io.Writer) { fmt.Fprintln(w, token) })
+			return nil
+		},
+	}
+	f.add(c)
+	return c
+}

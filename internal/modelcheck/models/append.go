@@ -224,10 +224,10 @@ type apForge struct {
 	proof    func(p *protocol.Proof, requested *uint64)
 	settle   func(*protocol.PendingFrame, *protocol.PlaceSeen)
 
-	noChain, noEpoch, noNewest, noOpeningLast      bool
-	fenceAtOnce, refusalAtOnce, standsAtOnce       bool
-	proofsByOlder, renumbers, resendsAlways        bool
-	settlesUnled, unknownIsNothing, keepsLostFence bool
+	noChain, noEpoch, noNewest, noOpeningLast bool
+	fenceAtOnce, refusalAtOnce, standsAtOnce  bool
+	proofsByOlder, renumbers, resendsAlways   bool
+	settlesUnled, unknownIsNothing, leadsOn   bool
 	// renewsControl: a renewal is written over the control entry.
 	renewsControl bool
 }
@@ -363,8 +363,12 @@ var (
 		witnesses: []apSaw{apSawEpochOnly, apSawResent, apSawFoundStored, apSawOutdated, apSawProofLost},
 	}
 	apSessions = apWorld{
-		name: "append/sessions", window: 1, takes: 1, batches: []apBatch{{session: true}}, fences: []uint8{1, 0}, asks: true,
+		name: "append/sessions", window: 2, takes: 1, batches: []apBatch{{session: true}, {session: true}}, fences: []uint8{1, 0}, asks: true,
 		witnesses: []apSaw{apSawABA, apSawFoundStored, apSawOutdated},
+	}
+	apOrder = apWorld{
+		name: "append/order", window: 1, takes: 2, batches: []apBatch{{session: true}, {session: true}, {}}, asks: true,
+		witnesses: []apSaw{apSawLedBetween, apSawResent, apSawFoundStored},
 	}
 	apStrays = apWorld{
 		name: "append/strays", window: 2, takes: 1, strays: 1, batches: []apBatch{{}, {matches: true}},
@@ -389,15 +393,14 @@ var (
 )
 
 func appendModels() (all []modelcheck.Case) {
-	sessions, wide, rivals := apSessions, apFrames, apRivals
-	sessions.name, sessions.window, sessions.batches = "append/sessions, two batches", 2, []apBatch{{session: true}, {session: true}}
+	wide, rivals := apFrames, apRivals
 	wide.name, wide.deep, wide.batches = "append/frames, three", true, []apBatch{{}, {}, {matches: true, match: 1}}
 	rivals.deep = true
 	three := apWorld{
 		name: "append/three in flight", deep: true, window: 3, takes: 1, batches: []apBatch{{}, {matches: true, match: 1}, {token: 1}}, fences: []uint8{1},
 		witnesses: []apSaw{apSawEpochOnly, apSawResent, apSawFoundStored, apSawProofLost},
 	}
-	for _, w := range []apWorld{apFrames, apFencings, sessions, apStrays, apPurged, apBetween, wide, rivals, three} {
+	for _, w := range []apWorld{apFrames, apFencings, apSessions, apOrder, apStrays, apPurged, apBetween, wide, rivals, three} {
 		all = append(all, modelcheck.CaseOf(w.model(), modelcheck.Options{MaxStates: 20_000_000}))
 		all[len(all)-1].Deep = w.deep
 	}

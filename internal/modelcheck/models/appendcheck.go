@@ -19,6 +19,7 @@ const (
 	apBoundary  = "an acknowledged fence is in the log, at the tail that was answered"
 	apFenceNo   = "a fence that changed nothing is not in the log"
 	apSessionOf = "no batch of a session is in the log under another fence than the session's"
+	apInOrder   = "no batch of a session is in the log if one before it was lost"
 	apEquals    = "a fence with the token that stands changes nothing"
 	apStandsOK  = "the token that was said to stand stood at some moment since it was asked"
 	apWhole     = "no log is taken for damaged"
@@ -131,6 +132,16 @@ func (w *apWorld) properties() []modelcheck.Property[apState] {
 		always(apSessionOf, w.every(func(s *apState, b apBatch, _ apRequest, seq uint8, _ int) bool {
 			return seq == 0 || !b.session || s.log[seq-1].at.fence == s.session.fence
 		})),
+		always(apInOrder, func(s apState) bool {
+			lost := false
+			for i, b := range w.batches {
+				if seq, _ := s.has(apRecord, uint8(i)); b.session && seq > 0 && lost {
+					return false
+				}
+				lost = lost || b.session && s.batches[i].answer == apNothingWritten
+			}
+			return true
+		}),
 		modelcheck.Step(apEquals, func(s apState, a apAction, to apState) bool {
 			from, m := &s.nodes[a.n], &to.nodes[a.n]
 			return a.verb != apFence || w.fences[a.arg] != from.cursor.token || from.cursor == m.cursor && from.n == m.n

@@ -7,7 +7,8 @@ func apToken(t uint8) string { return []string{"", "a", "b"}[t] }
 // append has a batch come to a node, which decides on it at once.
 func (w *apWorld) append(s *apState, n, i uint8) bool {
 	m, b, r := &s.nodes[n], w.batches[i], &s.batches[i]
-	if m.phase != apLeads || r.answer != apNone || m.n == apLinks || b.session && (!s.session.open || s.session.over || s.session.node != n) {
+	if m.phase != apLeads || r.answer != apNone || m.n == apLinks || b.session && (!s.session.open || s.session.over || s.session.node != n) ||
+		b.session && i > 0 && s.batches[i-1].answer == apNone { // a session's batches come in order
 		return false
 	}
 	now := s.force()
@@ -114,7 +115,7 @@ func (w *apWorld) settle(s *apState, n, seq uint8) bool {
 		return false
 	}
 	if unled {
-		m.got, m.opened, m.last = s.log[s.newest(s.n)-1].after(), s.n+1, s.n
+		m.got, m.opened, m.last = s.log[s.newest(seq)-1].after(), seq+1, s.n
 	}
 	fates, stored, ok := w.fates(s, m, seq)
 	if !ok {
@@ -138,11 +139,13 @@ func (w *apWorld) settle(s *apState, n, seq uint8) bool {
 		}
 		w.abandon(s, l, unknown && !w.forge.unknownIsNothing)
 	}
-	if s.saw |= apSawLedBetween; !w.forge.keepsLostFence {
-		m.cursor.token, m.cursor.fence = m.got.token, m.got.fence
+	s.saw |= apSawLedBetween
+	if w.forge.leadsOn {
+		m.cursor, m.commit = m.got, m.got
+		m.n, m.links = 0, [apLinks]apLink{}
+		return true
 	}
-	m.cursor.next, m.commit = m.got.next, m.got
-	m.n, m.links = 0, [apLinks]apLink{}
+	s.over(n)
 	return true
 }
 

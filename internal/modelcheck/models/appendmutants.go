@@ -86,9 +86,10 @@ func appendMutations() (all []modelcheck.Mutation) {
 	add(apSessions, "what stands is answered without a proof", apStandsOK, apForge{standsAtOnce: true})
 	add(apBetween, "frames are sent again with new numbers", apMatches, apForge{renumbers: true})
 	add(apBetween, "frames are sent again though another node led", apFollows, apForge{resendsAlways: true})
-	add(apFrames, "frames are settled without leading anew", apNever, apForge{settlesUnled: true}, apWhole)
-	add(apFrames, "frames are settled without leading anew, and are counted", apOnce, apForge{settlesUnled: true}, apWhole, apNever)
+	add(apFrames, "frames are settled without leading anew", apNever, apForge{settlesUnled: true}, apWhole, apFollows, apOnce)
+	add(apFrames, "frames are settled without leading anew, and are counted", apOnce, apForge{settlesUnled: true}, apWhole, apNever, apFollows,
+		apSawNames[apSawOutdated], apSawNames[apSawBeyond])
 	add(apPurged, "what may be stored is said not to be", apNever, apForge{unknownIsNothing: true})
-	add(apRivals, "a fence that was lost stays installed", apFollows, apForge{keepsLostFence: true})
+	add(apOrder, "a node that leads anew after another one keeps its sessions", apInOrder, apForge{leadsOn: true})
 	return all
 }

@@ -298,11 +298,16 @@ func (w *apWorld) end(s *apState, n uint8) bool {
 	for _, l := range m.links[:m.n] {
 		w.abandon(s, l, l.reply == apUnknown || l.reply == apStored)
 	}
-	*m = apNode{}
+	s.over(n)
+	return true
+}
+
+// over is the end of a lead, and of its sessions.
+func (s *apState) over(n uint8) {
+	s.nodes[n] = apNode{}
 	if s.session.node == n {
 		s.session.over = s.session.open
 	}
-	return true
 }
 
 // flush sends what the window has room for.

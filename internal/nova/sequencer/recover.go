@@ -90,9 +90,8 @@ func (l *Leader) recover() error {
 		}
 		switch {
 		case err == nil:
-			l.tries++
-			if l.troubled = nil; len(l.unsent) == 0 {
-				l.moved()
+			if l.troubled = nil; len(l.unsent) > 0 {
+				l.tries++
 			}
 			l.signal()
 			return nil
@@ -133,8 +132,9 @@ func (l *Leader) retake(ctx context.Context) (frame.State, error) {
 	return l.lead(ctx)
 }
 
-// settle gives each pending link its fate, and sends again what is not in the log, in its order and with its numbers. If the
-// log holds more than this leader wrote, somebody else led in between, and what is not in the log fails.
+// settle gives each pending link its fate, and has those sent again that are not in the log, in their order and with their
+// numbers. If the log holds more than this leader wrote, somebody else led in between: what is not in the log fails, and the
+// lead ends, so that no session goes on behind what it has lost.
 func (l *Leader) settle(ctx context.Context, state frame.State) error {
 	fates, stored, err := l.fates(ctx)
 	if err != nil {
@@ -153,15 +153,15 @@ func (l *Leader) settle(ctx context.Context, state frame.State) error {
 		l.unsent = append(pending, unsent...)
 		return nil
 	}
-	lost := fmt.Errorf("%w for a while", ErrSuperseded)
-	l.cursor, l.committed = state, state
+	lost := fmt.Errorf("%w, or did for a while", ErrSuperseded)
+	l.committed = state
 	for i, k := range pending {
 		l.abandon(k, fates[stored+i] == protocol.FateUnknown, lost)
 	}
 	for _, k := range unsent {
 		l.abandon(k, false, lost)
 	}
-	return nil
+	return lost
 }
 
 // fates are those of the pending links. The first stored ones are in the log: a link is there only behind the one before.

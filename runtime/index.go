@@ -21,7 +21,7 @@ import (
 //
 // An entry stands for the row that reads see, the accepted record of its key. Its store key is SpaceIndex, the table's
 // prefix, 16 digits that name the index's key space, the tuple's tokens, and what follows the prefix in the row's key,
-// with 0x00 between them; its value is empty.
+// with 0x00 between them; its value is empty. A long token stands there as its hash.
 type tableIndexes struct {
 	table *schema.Table
 	name  string
@@ -196,10 +196,11 @@ func (x *tableIndexes) entry(set *entrySet, ix *tableIndex, row *indexedRow, sou
 		if !ok {
 			return
 		}
+		n := len(b)
 		if b, ok = f.append(b, v); !ok {
 			return
 		}
-		b = append(b, 0)
+		b = append(shortToken(b, n), 0)
 	}
 	n := len(b)
 	b = append(b, row.key[x.cut:]...)

@@ -23,6 +23,9 @@ type IndexKey struct {
 // It owns the tokens.
 func NewIndexKey(tokens []byte, err error) IndexKey {
 	store.Ordered(tokens)
+	if len(tokens) > maxIndexToken {
+		tokens = shortTokens(tokens)
+	}
 	return IndexKey{tokens: tokens, err: err}
 }
 
@@ -156,11 +159,12 @@ func (t *Table[K, V]) readIndex(ctx context.Context, index string, key IndexKey,
 	if r.it, err = r.view.Iter(store.IterOptions{Lower: lower, Upper: store.PrefixEnd(lower), Reverse: reverse}); err != nil {
 		return fail(err)
 	}
-	err = f(&r)
-	if closeErr := r.it.Close(); err == nil && !r.left {
-		err = closeErr
-	}
-	if err != nil && ctx.Err() == nil {
+	defer func() { // also when the caller's loop panics
+		if closeErr := r.it.Close(); closeErr != nil && err == nil && !r.left {
+			err = fail(closeErr)
+		}
+	}()
+	if err = f(&r); err != nil && ctx.Err() == nil {
 		return fail(err)
 	}
 	return err

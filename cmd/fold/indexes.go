@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
@@ -70,7 +71,11 @@ func checkIndexes(ctx context.Context, path string, tables []protoreflect.Messag
 		if err != nil {
 			return f, err
 		}
-		if record != nil {
+		ok, err := sameSchema(string(record), md)
+		if err != nil {
+			return f, err
+		}
+		if ok {
 			stored = append(stored, md)
 			f.Tables = append(f.Tables, string(md.FullName()))
 		}
@@ -80,6 +85,23 @@ func checkIndexes(ctx context.Context, path string, tables []protoreflect.Messag
 	}
 	f.Typed, f.Rows = true, r.Rows
 	return f, r.Err()
+}
+
+// sameSchema reports whether the store's indexes are those of the table. A store without the table has none, and neither has
+// one whose rows are to be judged again. One that was folded under another schema has others, which is no damage.
+func sameSchema(record string, md protoreflect.MessageDescriptor) (bool, error) {
+	if record == "" || record == schema.Again(record, schema.AgainUnregistered) {
+		return false, nil
+	}
+	table, problems := schema.Compile(md)
+	if len(problems) > 0 {
+		return false, usageError(problems[0].Hint, "table %s: %s", md.FullName(), problems[0].Message)
+	}
+	if v := schema.Classify(record, table.Record()); v.Class != schema.Safe {
+		return false, usageError("give the descriptors of the schema under which it was folded last",
+			"table %s was folded under another schema than that of --schema:\n%s", md.FullName(), strings.TrimSuffix(v.String(), "\n"))
+	}
+	return true, nil
 }
 
 // tablesOf reads the tables of a file of descriptors, as buf build and protoc --descriptor_set_out write it; nil for none.

@@ -19,6 +19,7 @@ import (
 	"github.com/typedfold/fold/internal/foldtest/gen/indexed/v1/indexedv1fold"
 	fold "github.com/typedfold/fold/runtime"
 	"github.com/typedfold/fold/runtime/kv/kvtest"
+	"github.com/typedfold/fold/runtime/schema"
 	"github.com/typedfold/fold/runtime/store"
 	"github.com/typedfold/fold/runtime/store/logstore"
 )
@@ -156,5 +157,32 @@ func TestVerifyChecksIndexes(t *testing.T) {
 	left := artifactOf(indexedFold(t, store.Op{Key: []byte("iold")}))
 	if r := run(t, nil, "verify", left); r.code != exitOK || !strings.Contains(r.out, "1 entries of an index that is not complete") {
 		t.Errorf("an entry of no index: code %d, %s", r.code, r.out)
+	}
+}
+
+// TestVerifyOfAnotherSchema: that the schema went on since the artifact was folded is said, and is no damage.
+func TestVerifyOfAnotherSchema(t *testing.T) {
+	host := &indexedv1.Host{}
+	file := schemaFile(t, host)
+	table, problems := schema.Compile(host.ProtoReflect().Descriptor())
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	verify := func(record string) result {
+		to := filepath.Join(t.TempDir(), "artifact")
+		from := indexedFold(t, store.Op{Key: store.MetaKey(store.MetaSchema + "indexed.v1.Host"), Value: []byte(record)})
+		if r := run(t, nil, "export", from, "--to", to); r.code != exitOK {
+			t.Fatalf("export: %s", r.err)
+		}
+		return run(t, nil, "verify", to, "--schema", file)
+	}
+	before := strings.Replace(table.Record(), "index by_node:", "index by_machine:", 1)
+	if r := verify(before); r.code != exitUsage || !strings.Contains(r.err, "+ index by_node:") || strings.Contains(r.err, "disagree") {
+		t.Errorf("another index: code %d, %s", r.code, r.err)
+	}
+	for _, why := range []string{schema.AgainUnregistered, schema.AgainRefold} {
+		if r := verify(schema.Again(table.Record(), why)); r.code != exitOK || !strings.Contains(r.out, "values of 0 rows") {
+			t.Errorf("%s: code %d, %s", why, r.code, r.out)
+		}
 	}
 }

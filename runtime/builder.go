@@ -76,7 +76,7 @@ func Register[K Key, V proto.Message](b *Builder, d *Desc[K, V], opts ...TableOp
 	if c, err = c.validating(o.validator, hintTableValidator); err != nil {
 		return nil, fmt.Errorf("register: %w", err)
 	}
-	if err := c.prepare(d.newValue()); err != nil {
+	if err := c.prepare(func() proto.Message { return d.newValue() }); err != nil {
 		return nil, fmt.Errorf("register table %s: its validator: %w", c.name, err)
 	}
 	t := &tableState[K, V]{tableBase: tableBase{c: c, index: len(b.tables)}, desc: d, hooks: hooks}

@@ -713,8 +713,8 @@ func TestIndexesOfOtherCodecs(t *testing.T) {
 		if _, err := ix.NewDocWriter(log).Put(ctx, &indexedv1.Doc{Id: "json", Owner: "me"}); err != nil {
 			t.Fatal(err)
 		}
-		set(t, log, "doc.proto", &indexedv1.Doc{Id: "proto", Owner: "me", Size: new(int64)})
-		log.Set("doc.bad", "{")
+		set(t, log, "record.proto", &indexedv1.Doc{Id: "proto", Owner: "me", Size: new(int64)})
+		log.Set("record.bad", "{")
 		rev, err := ix.NewBlobWriter(log).PutAt(ctx, ix.BlobKey{ID: "a"}, &indexedv1.Blob{Text: "hello"})
 		if err != nil {
 			t.Fatal(err)

@@ -94,12 +94,12 @@ func (c *compiled) validating(v Validator, hint string) (*compiled, error) {
 }
 
 // prepare has the validator get ready, if it can.
-func (c *compiled) prepare(m proto.Message) error {
+func (c *compiled) prepare(message func() proto.Message) error {
 	p, ok := c.validator.(Preparer)
 	if !ok {
 		return nil
 	}
-	return guarded(func() error { return p.Prepare(m) })
+	return guarded(func() error { return p.Prepare(message()) })
 }
 
 // validate is the validator's word on a decoded value, nil for a good one and where there is no validator.

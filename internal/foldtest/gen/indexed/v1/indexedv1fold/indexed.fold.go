@@ -167,7 +167,7 @@ type (
 	}
 	PlainHookFuncs          fold.Hooks[PlainKey, *indexedv1.Plain]
 	UnimplementedPlainHooks struct{}
-	// DocKey is the key "doc.{id}" in bucket "test".
+	// DocKey is the key "record.{id}" in bucket "test".
 	DocKey struct{ ID string }
 	// DocTable reads the rows of a fold; RegisterDoc adds it to a builder, before its Start.
 	// Doc is written as JSON, and read as an encoded message too.
@@ -627,10 +627,10 @@ func (h PlainHookFuncs) ApplyPlain(ctx context.Context, events []PlainEvent) err
 }
 
 func (k DocKey) AppendKey(dst []byte) ([]byte, error) {
-	return fold.WriteKey(dst, "doc").ESC(k.ID).End()
+	return fold.WriteKey(dst, "record").ESC(k.ID).End()
 }
 func ParseDocKey(key string) (DocKey, error) {
-	r := fold.ReadKey(key, "doc")
+	r := fold.ReadKey(key, "record")
 	return fold.ParsedKey(&r, DocKey{ID: r.ESC("id")})
 }
 func DocKeyOf(m *indexedv1.Doc) (DocKey, error) {

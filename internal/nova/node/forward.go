@@ -156,9 +156,7 @@ func (v *serving) handle(m *nats.Msg) {
 		v.append(ctx, l, m)
 	case opClose:
 		defer cancel()
-		v.mu.Lock()
-		delete(v.sessions, m.Header.Get(hdrSession))
-		v.mu.Unlock()
+		v.drop(m)
 	case opFence:
 		go func() {
 			defer cancel()
@@ -175,6 +173,16 @@ func (v *serving) handle(m *nats.Msg) {
 		respond(m, answer{Kind: kindInvalid, Text: "unknown operation " + strconv.Quote(m.Header.Get(hdrOp))})
 	}
 }
+
+// drop forgets the session that a message is of.
+func (v *serving) drop(m *nats.Msg) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.sessions, m.Header.Get(hdrSession))
+}
+
+// endsSession reports whether a batch was not handed over that others may follow: they must not get into the log without it.
+func endsSession(err error) bool { return err != nil && !errors.Is(err, nova.ErrInvalid) }
 
 func (v *serving) stands(ctx context.Context, l *sequencer.Leader, m *nats.Msg) {
 	st, err := l.Stands(ctx)
@@ -206,6 +214,9 @@ func (v *serving) append(ctx context.Context, l *sequencer.Leader, m *nats.Msg) 
 	a, err := v.parse(m)
 	if err == nil {
 		err = l.Submit(ctx, a, func(r sequencer.Result) { respond(m, answerOf(r, r.Err)) })
+		if a.InSession && endsSession(err) {
+			v.drop(m)
+		}
 	}
 	if err != nil {
 		respond(m, answerOf(sequencer.Result{}, err))
@@ -468,17 +479,25 @@ type here struct {
 	l     *sequencer.Leader
 	token string
 	st    sequencer.Standing
+	err   error // what ended it
 }
 
 func (h *here) Tail() nova.Position { return h.st.Tail }
 
 func (h *here) Submit(ctx context.Context, records []nova.Record, match *uint64, done func(sequencer.Result)) error {
+	if h.err != nil {
+		return h.err
+	}
 	a := sequencer.Append{Records: records}
 	a.Token, a.InSession, a.SessionFence = h.token, true, h.st.Fence
 	if match != nil {
 		a.HasMatch, a.Match = true, *match
 	}
-	return h.l.Submit(ctx, a, done)
+	err := h.l.Submit(ctx, a, done)
+	if endsSession(err) {
+		h.err = err
+	}
+	return err
 }
 
 func (h *here) Close() {}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/typedfold/fold/internal/natstest"
 	"github.com/typedfold/fold/internal/nova"
+	"github.com/typedfold/fold/internal/nova/frame"
 	"github.com/typedfold/fold/internal/nova/jslog"
 	"github.com/typedfold/fold/internal/nova/reader"
 	"github.com/typedfold/fold/internal/nova/sequencer"
@@ -238,5 +239,88 @@ func TestTakeoversAtOnce(t *testing.T) {
 				t.Fatalf("stream %d: %v", i, err)
 			}
 		}
+	}
+}
+
+// TestLeadAgain: a node that leads a stream again, when its leader before has just ended, does not answer for that one too.
+func TestLeadAgain(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	n, _ := testNode(t, natstest.New(t, natstest.Options{}))
+	if err := n.Create(ctx, addr, jslog.Config{Memory: true}); err != nil {
+		t.Fatal(err)
+	}
+	s := stream(t, n)
+	// As lead leaves it before anybody has seen that the leader has ended.
+	v, err := s.serve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := sequencer.Start(ctx, sequencer.OfJetStream(s.log), n.leaderOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.begin(l)
+	s.leader, s.serves = l, v
+	if err := l.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Append(ctx, one("a")); err != nil {
+		t.Fatal(err)
+	}
+	if v.sub.IsValid() {
+		t.Error("the leader that has ended answers still")
+	}
+}
+
+// TestSessionEndsWithABatch: a batch that could not be handed over ends its session, here and at another node, and one
+// that is invalid does not.
+func TestSessionEndsWithABatch(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	n, _ := testNode(t, natstest.New(t, natstest.Options{}))
+	if err := n.Create(ctx, addr, jslog.Config{Memory: true}); err != nil {
+		t.Fatal(err)
+	}
+	s := stream(t, n)
+	here, err := s.OpenSession(ctx, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, leave := context.WithCancel(ctx)
+	leave()
+	done := make(chan sequencer.Result, 1)
+	submit := func(ctx context.Context, records []nova.Record) error {
+		return here.Submit(ctx, records, nil, func(r sequencer.Result) { done <- r })
+	}
+	if err := submit(ctx, nil); !errors.Is(err, nova.ErrInvalid) {
+		t.Errorf("an empty batch: %v", err)
+	}
+	if err := submit(ctx, one("a").Records); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-done; r.Err != nil {
+		t.Error(r.Err)
+	}
+	if err := submit(left, one("b").Records); err == nil {
+		t.Error("a batch is handed over though its caller has left")
+	}
+	if err := submit(ctx, one("c").Records); !errors.As(err, new(*sequencer.UnavailableError)) {
+		t.Errorf("a batch behind one that was not handed over: %v", err)
+	}
+
+	s.mu.Lock()
+	v, l := s.serves, s.leader
+	s.mu.Unlock()
+	v.mu.Lock()
+	v.sessions["x"] = &served{}
+	v.mu.Unlock()
+	batch := remote{s, n.id}.message(opBatch, "", &frame.Batch{Records: one("d").Records})
+	batch.Header[hdrSession], batch.Header[hdrIndex] = []string{"x"}, []string{"0"}
+	v.append(left, l, batch)
+	batch.Header[hdrIndex] = []string{"1"}
+	v.append(ctx, l, batch)
+	if st, err := s.Stands(ctx); err != nil || st.Tail.SeqNum != 1 {
+		t.Errorf("the tail is %d, %v", st.Tail.SeqNum, err)
 	}
 }

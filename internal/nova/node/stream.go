@@ -165,6 +165,12 @@ func unavailable(err error) error {
 
 // lead takes the stream over. Whoever looks for the leader finds it answering: it serves before the log names it.
 func (s *Stream) lead(ctx context.Context) (*sequencer.Leader, error) {
+	s.mu.Lock()
+	ended := s.serves
+	s.mu.Unlock()
+	if ended != nil {
+		ended.close(nil) // both would answer the same request, and the one that has ended would say that nothing was written
+	}
 	v, err := s.serve()
 	if err != nil {
 		return nil, err

@@ -317,6 +317,7 @@ func (w *world) ending() (e ending, err error) {
 // ends checks a fold that is at rest: store and domain are the truth, and the cursor stands between the last revision in
 // scope and the head. Where the log has lied, it may say instead that an audit is owed.
 func (w *world) ends(e ending) error {
+	w.owed = e.owed.Why
 	truth := w.truth()
 	if w.bent {
 		unversioned(e.rows, truth)

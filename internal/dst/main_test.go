@@ -2,6 +2,7 @@ package dst
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -33,6 +34,10 @@ func (c *counter) print() {
 		slices.Sort(plans)
 		fmt.Printf("%-70s %6d schedules, %6d hit, %7d lives, %6d fail-stops, %6d exports; repairs: %s; lied to: %d owed, %d stopped\n",
 			st.name, n.schedules, n.hit, n.lives, n.failStops, n.exports, strings.Join(plans, ", "), n.owed, n.stopped)
+	}
+	lies := c.lies()
+	for _, kind := range slices.Sorted(maps.Keys(lies)) {
+		fmt.Printf("lie %-10s %6d schedules, %5d owed, %5d stopped\n", kind, lies[kind].told, lies[kind].owed, lies[kind].stopped)
 	}
 	schedules, wrong := c.total()
 	fmt.Printf("schedules %d wrong %d\n", schedules, wrong)

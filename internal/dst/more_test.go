@@ -3,6 +3,7 @@ package dst
 import (
 	"time"
 
+	"github.com/typedfold/fold/runtime/kv"
 	"github.com/typedfold/fold/runtime/kv/kvtest"
 
 	fold "github.com/typedfold/fold/runtime"
@@ -11,7 +12,7 @@ import (
 // moreStories are of scopes whose keys are rare, of settings that are edited, and of a real age limit.
 var moreStories = []*story{
 	{
-		name: "rare keys of a scope, whose cursor moves with the head", limits: evicts, scope: []string{"n."},
+		name: "rare keys of a scope, whose cursor moves with the head", owes: kv.OwesIdentity | kv.OwesMarkers, limits: evicts, scope: []string{"n."},
 		before: func(w *world) {
 			w.write("n.a", "n.dead", "x.1", "x.2")
 			w.follow()
@@ -23,7 +24,7 @@ var moreStories = []*story{
 		},
 	},
 	{
-		name: "rare keys of a scope expired while it was away, restored", limits: evicts, scope: []string{"n."}, plans: "restore",
+		name: "rare keys of a scope expired while it was away, restored", owes: kv.OwesIdentity | kv.OwesMarkers, limits: evicts, scope: []string{"n."}, plans: "restore",
 		before: func(w *world) {
 			w.write("n.a", "n.dead", "x.1", "x.2")
 			w.follow()
@@ -35,7 +36,7 @@ var moreStories = []*story{
 		},
 	},
 	{
-		name: "eviction was turned off before, restored all the same", limits: evicts, plans: "restore",
+		name: "eviction was turned off before, restored all the same", owes: kv.OwesIdentity, limits: evicts, plans: "restore",
 		before: func(w *world) {
 			w.write("n.old", "n.dead", "n.both")
 			w.follow()
@@ -49,7 +50,7 @@ var moreStories = []*story{
 		},
 	},
 	{
-		name: "eviction is turned on while it watches, restored", plans: "restore", before: away,
+		name: "eviction is turned on while it watches, restored", owes: kv.OwesIdentity, plans: "restore", before: away,
 		during: func(w *world) {
 			w.deliver(2, func(l *kvtest.Log) {
 				l.SetLimits(evicts)
@@ -58,7 +59,7 @@ var moreStories = []*story{
 		},
 	},
 	{
-		name: "aged out by the log's age limit, restored", limits: kvtest.Limits{MaxAge: time.Hour}, plans: "restore",
+		name: "aged out by the log's age limit, restored", owes: kv.OwesIdentity, limits: kvtest.Limits{MaxAge: time.Hour}, plans: "restore",
 		before: func(w *world) {
 			w.write(seen...)
 			w.follow()

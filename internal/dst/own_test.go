@@ -179,7 +179,7 @@ var ownStories = []*story{
 		},
 	},
 	{
-		name: "a listed age-out marker forbids a re-list, restored", plans: "restore",
+		name: "a listed age-out marker forbids a re-list, restored", owes: kv.OwesIdentity, plans: "restore",
 		before: func(w *world) {
 			w.write("n.old", "n.dead", "n.k")
 			w.follow()
@@ -191,7 +191,7 @@ var ownStories = []*story{
 		},
 	},
 	{
-		name: "the log begins to evict while it is listed, restored", plans: "restore",
+		name: "the log begins to evict while it is listed, restored", owes: kv.OwesIdentity, plans: "restore",
 		before: func(w *world) {
 			w.write("n.a", "n.dead", "n.k")
 			w.follow()
@@ -208,7 +208,7 @@ var ownStories = []*story{
 		},
 	},
 	{
-		name: "settings from before the eviction, restored after the listing", limits: evicts, plans: "restore",
+		name: "settings from before the eviction, restored after the listing", owes: kv.OwesIdentity, limits: evicts, plans: "restore",
 		before: func(w *world) {
 			away(w)
 			w.log.EvictTo(6)
@@ -221,7 +221,7 @@ var ownStories = []*story{
 		},
 	},
 	{
-		name: "settings from before the eviction around a listing, restored at the next try", limits: evicts, plans: "restore",
+		name: "settings from before the eviction around a listing, restored at the next try", owes: kv.OwesIdentity, limits: evicts, plans: "restore",
 		before: func(w *world) {
 			away(w)
 			w.log.EvictTo(6)
@@ -267,7 +267,7 @@ var ownStories = []*story{
 		},
 	},
 	{
-		name: "a deleted key comes back after the listing, re-listed", plans: "relist", before: relisted,
+		name: "a deleted key comes back after the listing, re-listed", owes: kv.OwesMarkers, plans: "relist", before: relisted,
 		list: func(n int, keys []kv.KeyVersion, w *world) ([]kv.KeyVersion, error) {
 			if n == 1 {
 				w.write("n.dead")

@@ -54,6 +54,8 @@ func (w *world) play() error {
 			return w.broken
 		case rested && err == nil && w.plain() && strings.Join(w.plans, ", ") != w.story.plans:
 			return fmt.Errorf("repairs were %q, want %q", w.plans, w.story.plans)
+		case rested && err == nil && w.plain() && w.owed != w.story.owes:
+			return fmt.Errorf("without a fault it ends with %v owed, want %v", w.owed, w.story.owes)
 		case rested && err == nil:
 			return w.checkExports()
 		case rested:
@@ -154,6 +156,7 @@ type counter struct {
 type counts struct {
 	tally
 	schedules, wrong, faulty, hit int
+	lies                          map[string]*lieCounts
 }
 
 var counted counter
@@ -166,7 +169,7 @@ func (c *counter) add(t *testing.T, w *world, err error) bool {
 	defer c.mu.Unlock()
 	n := c.n[w.story.id()]
 	if n == nil {
-		n = &counts{tally: newTally()}
+		n = &counts{tally: newTally(), lies: map[string]*lieCounts{}}
 		c.n[w.story.id()] = n
 	}
 	n.schedules++
@@ -180,6 +183,9 @@ func (c *counter) add(t *testing.T, w *world, err error) bool {
 	}
 	for kind, times := range w.tally.hits {
 		n.hits[kind] += times
+	}
+	if w.bent {
+		n.lie(w.atLog.kind, &w.tally)
 	}
 	if !w.plain() {
 		n.faulty++
@@ -223,6 +229,11 @@ func (c *counter) check(t *testing.T) {
 		for _, kind := range slices.Concat(storeFaultKinds, logFaultKinds) {
 			if hits[kind] == 0 {
 				t.Errorf("no schedule met the fault %q", kind)
+			}
+		}
+		for kind, l := range c.lies() {
+			if err := l.check(kind); err != nil {
+				t.Error(err)
 			}
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/typedfold/fold/runtime/kv"
-	"github.com/typedfold/fold/runtime/protocol"
 	"github.com/typedfold/fold/runtime/store"
 )
 
@@ -139,14 +138,17 @@ func (w *world) resumable(g store.Getter, c kv.Cursor) error {
 	}
 	info := w.bounds()
 	other := known.CreatedUnixNano != 0 && known.CreatedUnixNano != info.Created.UnixNano()
-	if owed.Why != 0 || other || c.Revision() > info.Last || !protocol.ResumeWindowOK(c.Revision(), info.First) {
+	held := w.log.Retained()
+	// No kernel is asked what can be resumed, so that one that is wrong does not excuse what comes of it.
+	begins := c.Revision() == info.Last || len(held) > 0 && held[0].Version.Rank() <= c.Revision()+1
+	if owed.Why != 0 || other || c.Revision() > info.Last || !begins {
 		return nil
 	}
 	rows, err := rowsOf(g)
 	if err != nil {
 		return err
 	}
-	for _, u := range w.log.Retained() {
+	for _, u := range held {
 		switch {
 		case u.Version.Rank() <= c.Revision() || !w.scope.Contains(u.Key):
 		case u.Op == kv.OpPut:

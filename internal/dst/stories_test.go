@@ -50,18 +50,18 @@ func cutOff(w *world, meanwhile func(l *kvtest.Log)) {
 // seedStories are those that the Rust library slipstream is tested with.
 var seedStories = []*story{
 	{
-		name: "expired at a start, restored", limits: evicts, plans: "restore",
+		name: "expired at a start, restored", owes: kv.OwesIdentity, limits: evicts, plans: "restore",
 		before: func(w *world) {
 			away(w)
 			w.log.EvictTo(6)
 		},
 	},
 	{
-		name: "expired while it watched, restored", limits: evicts, plans: "restore", before: away,
+		name: "expired while it watched, restored", owes: kv.OwesIdentity, limits: evicts, plans: "restore", before: away,
 		during: func(w *world) { w.deliver(2, func(l *kvtest.Log) { l.EvictTo(7) }) },
 	},
 	{
-		name: "a prefix expired while it watched, restored", limits: evicts, scope: []string{"n."}, plans: "restore",
+		name: "a prefix expired while it watched, restored", owes: kv.OwesIdentity | kv.OwesMarkers, limits: evicts, scope: []string{"n."}, plans: "restore",
 		before: func(w *world) {
 			w.write("n.old", "x.1", "n.dead", "n.both")
 			w.follow()
@@ -73,7 +73,7 @@ var seedStories = []*story{
 		during: func(w *world) { w.deliver(1, func(l *kvtest.Log) { l.EvictTo(9) }) },
 	},
 	{
-		name: "a first start on an evicting log, restored", limits: evicts, plans: "restore",
+		name: "a first start on an evicting log, restored", owes: kv.OwesIdentity, limits: evicts, plans: "restore",
 		before: func(w *world) {
 			w.write(seen...)
 			w.write(unseen[:4]...)
@@ -83,7 +83,7 @@ var seedStories = []*story{
 		},
 	},
 	{
-		name: "data without a cursor on an evicting log, restored", limits: evicts, plans: "restore",
+		name: "data without a cursor on an evicting log, restored", owes: kv.OwesIdentity, limits: evicts, plans: "restore",
 		before: func(w *world) {
 			w.write(seen...)
 			w.seedTorn(3)
@@ -94,7 +94,7 @@ var seedStories = []*story{
 		},
 	},
 	{
-		name: "two prefixes expired while they were watched, restored", limits: evicts, scope: []string{"n.", "m."}, plans: "restore",
+		name: "two prefixes expired while they were watched, restored", owes: kv.OwesIdentity | kv.OwesMarkers, limits: evicts, scope: []string{"n.", "m."}, plans: "restore",
 		before: func(w *world) {
 			w.write("n.old", "x.1", "m.dead", "n.both")
 			w.follow()
@@ -106,7 +106,7 @@ var seedStories = []*story{
 		during: func(w *world) { w.deliver(1, func(l *kvtest.Log) { l.EvictTo(9) }) },
 	},
 	{
-		name: "restored from a fold that was hydrating", limits: evicts, plans: "restore",
+		name: "restored from a fold that was hydrating", owes: kv.OwesListing, limits: evicts, plans: "restore",
 		before: func(w *world) {
 			w.write(seen...)
 			w.follow()
@@ -116,7 +116,7 @@ var seedStories = []*story{
 		during: func(w *world) { w.deliver(1, func(l *kvtest.Log) { l.EvictTo(6) }) },
 	},
 	{
-		name: "restored from a fold that was catching up", limits: evicts, plans: "restore",
+		name: "restored from a fold that was catching up", owes: kv.OwesIdentity | kv.OwesMarkers, limits: evicts, plans: "restore",
 		before: func(w *world) {
 			w.write("n.old", "n.dead", "n.straddles")
 			w.follow()
@@ -177,7 +177,7 @@ var seedStories = []*story{
 		},
 	},
 	{
-		name: "a resume over churn",
+		name: "a resume over churn", owes: kv.OwesIdentity | kv.OwesMarkers,
 		before: func(w *world) {
 			w.write("n.keep", "n.a", "n.dead", "n.again")
 			w.follow()
@@ -185,7 +185,7 @@ var seedStories = []*story{
 		},
 	},
 	{
-		name: "a resume keeps what aged out", limits: evicts,
+		name: "a resume keeps what aged out", owes: kv.OwesIdentity, limits: evicts,
 		before: func(w *world) {
 			w.write("n.old", "n.dead", "n.both")
 			w.follow()
@@ -195,7 +195,7 @@ var seedStories = []*story{
 	},
 	{name: "a first start", before: func(w *world) { w.write("n.a", "n.b", "n.c", "-n.b", "n.a", "n.d") }},
 	{
-		name: "a resume of two prefixes", scope: []string{"n.", "m."},
+		name: "a resume of two prefixes", owes: kv.OwesIdentity | kv.OwesMarkers, scope: []string{"n.", "m."},
 		before: func(w *world) {
 			w.write("n.keep", "x.1", "m.a", "n.dead")
 			w.follow()

@@ -35,6 +35,8 @@ type story struct {
 	before, during func(w *world)
 	// plans are those of the repairs of a run without faults, in turn.
 	plans string
+	// owes is why a run without faults ends with an audit owed that nobody makes.
+	owes kv.Owes
 	// anyRevision: the fold moves to another log, whose revisions say nothing of the ones before.
 	anyRevision bool
 	// markersGo: delete markers vanish from where no cursor expires, so that only an audit finds out.
@@ -73,6 +75,7 @@ type world struct {
 	f         *fold.Fold     // of faceFold, with its table
 	routes    ft.RouteTable
 	lives     int
+	owed      kv.Owes // at the last rest
 	tally     tally
 
 	mu        sync.Mutex

@@ -1,0 +1,339 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/typedfold/fold/client"
+)
+
+// act is one call of a client on the stream.
+type act struct {
+	kind     string // append, read, tail, token, fence
+	match    uint64
+	hasMatch bool
+	token    string // presented, or to be installed
+	body     string
+}
+
+// outcome is what came of it. An act whose outcome nobody knows may take effect at any later time, or never.
+type outcome struct {
+	verdict string // ok, missed, fenced, refused, unknown
+	at      uint64 // start of an append, tail of a fence or of a read
+	hash    uint64 // of all that a read saw
+	token   string // installed
+}
+
+// stream is the state of the sequential specification; hash chains all bodies.
+type stream struct {
+	tail, hash uint64
+	token      string
+}
+
+func chain(hash uint64, body string) uint64 {
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%d %s", hash, body)
+	return h.Sum64()
+}
+
+// step is the states that follow. A miss may be spurious, but its token stood; a refusal for the token must be justified, and
+// a success is strict.
+func (s stream) step(a act, o outcome) []stream {
+	same := []stream{s}
+	only := func(ok bool) []stream {
+		if ok {
+			return same
+		}
+		return nil
+	}
+	switch a.kind {
+	case "append":
+		admitted := a.token == s.token && (!a.hasMatch || a.match == s.tail)
+		next := stream{tail: s.tail + 1, hash: chain(s.hash, a.body), token: s.token}
+		switch o.verdict {
+		case "ok":
+			if !admitted || o.at != s.tail {
+				return nil
+			}
+			return []stream{next}
+		case "missed":
+			return only(a.hasMatch && a.token == s.token)
+		case "fenced":
+			return only(o.token == s.token && a.token != s.token)
+		case "unknown":
+			if admitted {
+				return []stream{s, next}
+			}
+		}
+		return same
+	case "fence":
+		next := stream{tail: s.tail, hash: s.hash, token: a.token}
+		switch o.verdict {
+		case "ok":
+			if o.at != s.tail {
+				return nil
+			}
+			return []stream{next}
+		case "unknown":
+			return []stream{s, next}
+		}
+		return same
+	}
+	if o.verdict != "ok" {
+		return same
+	}
+	switch a.kind {
+	case "tail":
+		return only(o.at == s.tail)
+	case "token":
+		return only(o.token == s.token)
+	default:
+		return only(o.at == s.tail && o.hash == s.hash)
+	}
+}
+
+var specification = (&porcupine.NondeterministicModel{
+	Init: func() []any { return []any{stream{}} },
+	Step: func(state, input, output any) []any {
+		var next []any
+		for _, s := range state.(stream).step(input.(act), output.(outcome)) {
+			next = append(next, s)
+		}
+		return next
+	},
+	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v: %+v", input, output) },
+	DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state) },
+}).ToModel()
+
+// clerks are clients that note what they did.
+type clerks struct {
+	w     *world
+	began time.Time
+	// lie makes the outcome of an append that was refused for its token; nil is none.
+	lie func(ctx context.Context, c *client.Client, a act) outcome
+
+	mu       sync.Mutex
+	history  []porcupine.Operation
+	verdicts map[string]int
+	cut      int // which node is cut off, from 1 on; 0 is none
+}
+
+// every so many calls a node is cut off from the log, or comes back.
+const every = 40
+
+func (c *clerks) do(id int, a act) outcome {
+	call := time.Since(c.began).Nanoseconds()
+	c.mu.Lock()
+	node := id % 2
+	if c.cut == node+1 { // whoever finds its server away asks the other one
+		node = 1 - node
+	}
+	if len(c.history)%every == id { // a few still ask the one that is cut off
+		node = id % 2
+	}
+	c.mu.Unlock()
+	o := c.perform([]*client.Client{c.w.a, c.w.b}[node], a)
+	returned := time.Since(c.began).Nanoseconds()
+	if o.verdict == "unknown" {
+		returned = math.MaxInt64
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.verdicts[a.kind+" "+o.verdict]++
+	c.history = append(c.history, porcupine.Operation{ClientId: id, Input: a, Call: call, Output: o, Return: returned})
+	if n := len(c.history); n%every == 0 {
+		c.turn(n / every)
+	}
+	return o
+}
+
+func (c *clerks) turn(n int) {
+	if n%2 == 0 {
+		c.w.nodes[c.cut-1].heal()
+		c.cut = 0
+		return
+	}
+	c.cut = 1 + n/2%2
+	c.w.nodes[c.cut-1].isolate()
+}
+
+func (c *clerks) perform(cl *client.Client, a act) outcome {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	switch a.kind {
+	case "append":
+		var r *client.AppendResult
+		var err error
+		if a.hasMatch {
+			r, err = cl.Presenting(a.token).AppendMatch(ctx, c.w.addr, a.match, rec(a.body)...)
+		} else {
+			r, err = cl.Presenting(a.token).Append(ctx, c.w.addr, rec(a.body)...)
+		}
+		if err == nil {
+			return outcome{verdict: "ok", at: r.Start.SeqNum}
+		}
+		if c.lie != nil && errors.Is(err, client.ErrFencedOut) {
+			return c.lie(ctx, cl, a)
+		}
+		return told(err)
+	case "fence":
+		tail, err := cl.Fence(ctx, c.w.addr, a.token)
+		if err == nil {
+			return outcome{verdict: "ok", at: tail.SeqNum}
+		}
+		return told(err)
+	case "tail":
+		tail, err := cl.Tail(ctx, c.w.addr)
+		if err == nil {
+			return outcome{verdict: "ok", at: tail.SeqNum}
+		}
+	case "token":
+		token, err := cl.FencingToken(ctx, c.w.addr)
+		if err == nil {
+			return outcome{verdict: "ok", token: token}
+		}
+	case "read":
+		o := outcome{verdict: "ok"}
+		for rec, err := range cl.Read(ctx, c.w.addr, client.ReadOptions{}) {
+			if err != nil || rec.SeqNum != o.at {
+				return outcome{verdict: "refused"}
+			}
+			o.at++
+			o.hash = chain(o.hash, string(rec.Body))
+		}
+		return o
+	}
+	return outcome{verdict: "refused"}
+}
+
+func told(err error) outcome {
+	var seq *client.SequenceError
+	var fenced *client.FenceError
+	switch {
+	case errors.As(err, &seq) && !seq.Resent:
+		return outcome{verdict: "missed", at: seq.Tail.SeqNum}
+	case errors.As(err, &fenced) && !fenced.Resent:
+		return outcome{verdict: "fenced", token: fenced.Installed}
+	case errors.Is(err, client.ErrUnavailable):
+		return outcome{verdict: "refused"}
+	}
+	return outcome{verdict: "unknown"}
+}
+
+// history has clients do what choose says, each up to so many times, while nodes are cut off in turn.
+func (c *clerks) run(clients, ops int, choose func(r *rand.Rand, id, i int, tail uint64) act) {
+	c.began, c.verdicts = time.Now(), map[string]int{}
+	var wg sync.WaitGroup
+	for id := range clients {
+		r := rand.New(rand.NewPCG(uint64(id), 42))
+		wg.Go(func() {
+			tail := uint64(0)
+			for i := range ops {
+				a := choose(r, id, i, tail)
+				a.body = fmt.Sprintf("%d.%d", id, i)
+				o := c.do(id, a)
+				switch {
+				case o.verdict == "ok" && a.kind == "append":
+					tail = o.at + 1
+				case o.verdict == "ok" || o.verdict == "missed":
+					tail = max(tail, o.at)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (c *clerks) judge(t *testing.T, want porcupine.CheckResult) {
+	t.Helper()
+	t.Log(c.verdicts, time.Since(c.began).Round(time.Millisecond))
+	if got := porcupine.CheckOperationsTimeout(specification, c.history, 20*time.Second); got != want {
+		t.Fatalf("the history is %s, not %s", got, want)
+	}
+}
+
+func regular(r *rand.Rand, _, _ int, tail uint64) act {
+	switch r.IntN(10) {
+	case 0:
+		return act{kind: "read"}
+	case 1:
+		return act{kind: "tail"}
+	case 2, 3:
+		return act{kind: "append", hasMatch: true, match: tail}
+	default:
+		return act{kind: "append"}
+	}
+}
+
+func matchRace(r *rand.Rand, _, _ int, tail uint64) act {
+	if r.IntN(12) == 0 {
+		return act{kind: "read"}
+	}
+	return act{kind: "append", hasMatch: true, match: tail}
+}
+
+// fenceRace has each client install its token now and then, and present it otherwise.
+func fenceRace(r *rand.Rand, id, i int, tail uint64) act {
+	mine := fmt.Sprint("token", id)
+	switch n := r.IntN(20); {
+	case n == 0 || i == 0:
+		return act{kind: "fence", token: mine}
+	case n == 1:
+		return act{kind: "token"}
+	case n == 2:
+		return act{kind: "read"}
+	case n == 3:
+		return act{kind: "append"} // presents nothing
+	case n == 4:
+		return act{kind: "fence"}
+	case n < 10:
+		return act{kind: "append", token: mine, hasMatch: true, match: tail}
+	default:
+		return act{kind: "append", token: mine}
+	}
+}
+
+// TestR18NoFalseSuccess checks histories of clients, while leaders are cut off from the log, against a sequential stream.
+func TestR18NoFalseSuccess(t *testing.T) {
+	for name, choose := range map[string]func(*rand.Rand, int, int, uint64) act{"regular": regular, "match race": matchRace, "fence race": fenceRace} {
+		t.Run(name, func(t *testing.T) {
+			run(t, single.URL(), client.StreamConfig{Memory: true}, func(_ context.Context, t *testing.T, w *world) {
+				c := &clerks{w: w}
+				c.run(8, 60, choose)
+				if c.verdicts["append ok"] < 20 {
+					t.Fatalf("hardly anything was appended: %v", c.verdicts)
+				}
+				c.judge(t, porcupine.Ok)
+			})
+		})
+	}
+}
+
+// TestR18ALieIsFound has clients that were locked out append under the token that stands, as a server would let them that
+// does not check.
+func TestR18ALieIsFound(t *testing.T) {
+	run(t, single.URL(), client.StreamConfig{Memory: true}, func(_ context.Context, t *testing.T, w *world) {
+		c := &clerks{w: w, lie: func(ctx context.Context, c *client.Client, a act) outcome {
+			token, err := c.FencingToken(ctx, w.addr)
+			if err != nil {
+				return outcome{verdict: "refused"}
+			}
+			r, err := c.Presenting(token).Append(ctx, w.addr, rec(a.body)...)
+			if err != nil {
+				return told(err)
+			}
+			return outcome{verdict: "ok", at: r.Start.SeqNum}
+		}}
+		c.run(4, 40, fenceRace)
+		c.judge(t, porcupine.Illegal)
+	})
+}

@@ -42,11 +42,14 @@ func (p *tablePlan) record(text string) store.Op {
 	return store.Op{Key: store.MetaKey(store.MetaSchema + p.message()), Value: []byte(text)}
 }
 
-// plan judges every table's schema by the record in the store. A schema that does not fit is refused before anything is
+// plan judges every table's schema by the records in the store. A schema that does not fit is refused before anything is
 // changed.
 func (e *evolution) plan(ctx context.Context) ([]*tablePlan, error) {
 	var plans []*tablePlan
-	var refused []error
+	refused, err := renamed(e.store, e.tables)
+	if err != nil {
+		return nil, err
+	}
 	for _, t := range e.tables {
 		p := &tablePlan{table: t, now: t.base().c.table.Record()}
 		stored, err := store.Meta(e.store, store.MetaSchema+p.message())
@@ -73,6 +76,30 @@ func (e *evolution) plan(ctx context.Context) ([]*tablePlan, error) {
 		}
 	}
 	return plans, nil
+}
+
+// renamed finds the tables whose keys were those of another message: the store has its record, and it is not among the
+// tables, which could not both be registered.
+func renamed(g store.Getter, tables []anyTable) (refused []error, err error) {
+	have := map[string]bool{}
+	for _, t := range tables {
+		have[string(t.base().c.table.Message)] = true
+	}
+	prefix := store.MetaKey(store.MetaSchema)
+	err = eachKey(g, prefix, func(key, value []byte) {
+		if have[string(bytes.TrimPrefix(key, prefix))] {
+			return
+		}
+		stored := string(value)
+		for _, t := range tables {
+			table := t.base().c.table
+			if _, overlap := schema.OverlapRecord(stored, table); overlap {
+				now := table.Record()
+				refused = append(refused, schemaError(string(table.Message), stored, now, schema.Classify(stored, now)))
+			}
+		}
+	})
+	return refused, err
 }
 
 func schemaError(message, stored, now string, v schema.Verdict) *SchemaError {
@@ -123,7 +150,10 @@ func (e *evolution) refold(ctx context.Context, plans []*tablePlan) error {
 // fits judges the schemas under which an artifact was folded by those of the tables. What a restore takes over of it is
 // judged by the tables then, row by row.
 func (k *tableSink) fits(artifact store.Snapshot) (fit repair.Fit, err error) {
-	var refused []error
+	refused, err := renamed(artifact, k.tables)
+	if err != nil {
+		return fit, err
+	}
 	for _, t := range k.tables {
 		table := t.base().c.table
 		stored, err := store.Meta(artifact, store.MetaSchema+string(table.Message))

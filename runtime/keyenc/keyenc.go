@@ -9,6 +9,7 @@ package keyenc
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Encoding is how a value becomes a token. The numbers are those of fold.v1.Encoding.
@@ -37,6 +38,12 @@ func (e Encoding) String() string {
 		return fmt.Sprintf("ENCODING(%d)", uint8(e))
 	}
 	return encodingNames[e]
+}
+
+// EncodingNamed is the encoding that String gives the name of; false for none.
+func EncodingNamed(name string) (Encoding, bool) {
+	i := slices.Index(encodingNames[:], name)
+	return Encoding(max(i, 0)), i > 0
 }
 
 // Ordered says whether the order of tokens is the order of values.
@@ -71,6 +78,12 @@ func (k Kind) String() string {
 		return fmt.Sprintf("kind(%d)", uint8(k))
 	}
 	return kindNames[k]
+}
+
+// KindNamed is the kind that String gives the name of; false for none.
+func KindNamed(name string) (Kind, bool) {
+	i := slices.Index(kindNames[:], name)
+	return Kind(max(i, 0)), i > 0
 }
 
 // Default is the encoding of a kind for which none is chosen; 0 for a number that is no kind.

@@ -121,6 +121,7 @@ func Classify(oldRecord, newRecord string) Verdict {
 // Names of a record's lines. Those that end in a space are followed by a name of the schema's own.
 const (
 	lineMessage = "message"
+	lineKey     = "key"
 	lineVar     = "var "
 	lineName    = "name " // "name V of x": the value V of the enum whose names stand in keys as variable x
 	lineIndex   = "index "
@@ -156,7 +157,7 @@ var fixedLines = map[string]struct {
 }{
 	lineMessage:       {Breaking, "the values are of another message"},
 	"bucket":          {Breaking, "the rows are of another bucket"},
-	"key":             {Breaking, "the keys in the bucket would not be read as they were written"},
+	lineKey:           {Breaking, "the keys in the bucket would not be read as they were written"},
 	"in the key only": {Breaking, "the keys in the bucket would be bound to the values in another way"},
 	"codec":           {Refold, "the stored values are decoded in another way"},
 	"also_read":       {Refold, "other stored values can be decoded"},

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -25,6 +26,9 @@ func TestOverlapAgainstKeys(t *testing.T) {
 	for range 2000 {
 		a, b := randomTable(random, world), randomTable(random, world)
 		witness, overlap := Overlap(a, b)
+		if w, ok := OverlapRecord(a.Record(), b); ok != overlap || w != witness {
+			t.Errorf("%s and %s: %q, %t, and by the record %q, %t", a.Key(), b.Key(), witness, overlap, w, ok)
+		}
 		if overlap {
 			overlaps++
 			if tokens := strings.Split(witness, "."); !accepts(a, tokens) || !accepts(b, tokens) {
@@ -49,7 +53,7 @@ func randomTable(random *rand.Rand, literals []string) *Table {
 			t.Pattern = append(t.Pattern, Token{Literal: literals[random.IntN(len(literals))], Var: -1})
 			continue
 		}
-		v := Var{Name: "v", Kind: keyenc.KindString, Enc: keyenc.EncESC, Tail: i == n-1 && random.IntN(3) == 0}
+		v := Var{Name: fmt.Sprintf("v%d", i), Kind: keyenc.KindString, Enc: keyenc.EncESC, Tail: i == n-1 && random.IntN(3) == 0}
 		if !v.Tail {
 			v.Kind = keyenc.KindString + keyenc.Kind(random.IntN(10))
 			v.Enc = v.Kind.Default()
@@ -84,4 +88,32 @@ func accepts(t *Table, tokens []string) bool {
 		}
 	}
 	return len(tokens) == len(t.Pattern)
+}
+
+// TestOverlapRecord: names of an enum, what a later version may have written, and what is no table's record.
+func TestOverlapRecord(t *testing.T) {
+	table := &Table{Pattern: []Token{{Literal: "k", Var: -1}, {Literal: "KIND_ON", Var: -1}}}
+	for record, want := range map[string]bool{
+		"bucket: other\nkey: k.{a}\nvar a: string ESC\n":                    false, // KIND_ON has a '_' that ESC writes twice
+		"bucket: other\nkey: k.{a}\nvar a: string VERBATIM\n":               true,
+		"key: k.{a}\nvar a: enum x.Kind ENUM_NAME\nname KIND_OFF of a: 0\n": false,
+		"key: k.{a}\nvar a: enum x.Kind ENUM_NAME\nname KIND_ON of b: 1\n":  false,
+		"key: k.{a}\nvar a: enum x.Kind ENUM_NAME\nname KIND_ON of a: 1\n":  true,
+		"key: k.{a}\nvar a: string LATER\n":                                 true,
+		"key: k.{a}\nvar a: later ESC\n":                                    true,
+		"key: k.{a}\nvar a: bool ESC\n":                                     true,
+		"key: k.{a}\n":                                                      true,
+		"key: k.{a...}\nvar a: tail ESC\n":                                  false,
+		"key: x.{a}\nvar a: later ESC\n":                                    false,
+		"key: k\n":                                                          false,
+		"key: k.KIND_ON\n":                                                  true,
+		"key: k.KIND_ON.{a...}\nvar a: tail ESC\n":                          false,
+		"key: k.{{\n": false,
+		"judge again: folded without the table\n": false,
+		"": false,
+	} {
+		if w, got := OverlapRecord(record, table); got != want || got && w != "k.KIND_ON" {
+			t.Errorf("%q: %q, %t, want %t", record, w, got, want)
+		}
+	}
 }

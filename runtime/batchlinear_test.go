@@ -182,8 +182,7 @@ func TestBatchesAreLinearizable(t *testing.T) {
 			node := l.node(t, "node", startOptions{})
 			node.hydrated(t)
 			c := &dealers{t: t, bucket: l.bucket, began: time.Now()}
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
+			seed := historySeed(t)
 			cutter := &clerks{} // counts as the dealers do
 			var done sync.WaitGroup
 			for client := range clients {

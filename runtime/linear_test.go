@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -314,6 +316,21 @@ func (c *clerks) checkViews(t *testing.T) {
 	}
 }
 
+// historySeed is the seed of what the clients of a history do, told in the test's output. HISTORY_SEED sets it; how their calls
+// race stays with the machine.
+func historySeed(t *testing.T) uint64 {
+	t.Helper()
+	seed := rand.Uint64()
+	if text := os.Getenv("HISTORY_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("HISTORY_SEED: %v", err)
+		}
+	}
+	t.Logf("HISTORY_SEED=%d", seed)
+	return seed
+}
+
 // TestLinearizable: conditional writes of many clients, and reads of a fold that has caught up with the leader, are those
 // of one register a key, also while connections are cut; and a snapshot is the bucket at its cursor.
 func TestLinearizable(t *testing.T) {
@@ -325,8 +342,7 @@ func TestLinearizable(t *testing.T) {
 				l := newLive(t, b, natskv.BucketConfig{})
 				c := &clerks{t: t, bucket: l.bucket, tables: l.node(t, "node", startOptions{}), began: time.Now()}
 				c.tables.hydrated(t)
-				seed := rand.Uint64()
-				t.Logf("seed %d", seed)
+				seed := historySeed(t)
 				var done sync.WaitGroup
 				for client := range clients {
 					done.Go(func() { c.work(client, acts, keys, rand.New(rand.NewPCG(seed, uint64(client)))) })

@@ -28,6 +28,15 @@ func (p *program) readVerb() *cobra.Command {
 format is json, and an error is a line of its own, the last one.`,
 		Args: exactly(1, addrIs),
 		RunE: func(c *cobra.Command, args []string) error {
+			places := 0
+			for _, name := range []string{"seq-num", "tail-offset", "since"} {
+				if c.Flags().Changed(name) {
+					places++
+				}
+			}
+			if places > 1 {
+				return usageError("", "--seq-num, --tail-offset and --since are three ways to say where to begin; give one")
+			}
 			o := client.ReadOptions{SeqNum: f.seq, Limit: f.limit, Follow: f.follow, Clamp: f.clamp}
 			if c.Flags().Changed("tail-offset") {
 				o.TailOffset = &f.offset
@@ -49,7 +58,6 @@ format is json, and an error is a line of its own, the last one.`,
 	c.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with records as they come")
 	c.Flags().BoolVar(&f.clamp, "clamp", false, "begin at the first record that is kept, or at the tail, where the start is out of range")
 	c.Flags().StringVar(&f.format, "format", formatText, formatHelp)
-	c.MarkFlagsMutuallyExclusive("seq-num", "tail-offset", "since")
 	return c
 }
 
@@ -88,11 +96,11 @@ func (p *program) read(ctx context.Context, f readFlags, addr string, o client.R
 	if err != nil {
 		return err
 	}
-	if p.json {
-		f.format = formatJSON
-	}
 	if err := checkFormat(f.format); err != nil {
 		return err
+	}
+	if p.json {
+		f.format = formatJSON
 	}
 	// A read goes on by itself when the connection is lost, for as long as it takes. So first comes a question that does not.
 	if _, err := cl.Tail(ctx, addr); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
@@ -75,6 +76,11 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// maxFirstSeq bounds the sequence that a log begins with. It is drawn, so that a leader of a stream that was deleted and
+// made anew finds none of the sequences in the new log that it expects: their names are all that the two share. All
+// sequences stay below 2^53, as some readers of JSON need.
+const maxFirstSeq = 1 << 52
+
 // Create makes a stream and its first frame, which says that the next number is 0.
 func Create(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, a nova.Addr, c Config) (*Log, error) {
 	if err := errors.Join(a.Validate(), c.Validate()); err != nil {
@@ -101,6 +107,7 @@ func Create(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, a nova.A
 		AllowMsgTTL:        true,
 		AllowAtomicPublish: true,
 		Metadata:           c.metadata(),
+		FirstSeq:           rand.Uint64N(maxFirstSeq) + 1,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("create %s: %w", a, translate(err))
@@ -152,8 +159,9 @@ func retentionOf(m map[string]string) (r Retention, err error) {
 // first writes the frame that a new log begins with. Only an empty log takes it, whose sequence has never moved: one that
 // lost its frames can't begin again at number 0.
 func (l *Log) first(ctx context.Context) error {
+	empty := max(l.stream.CachedInfo().Config.FirstSeq, 1) - 1
 	m := &nats.Msg{Subject: l.record, Data: frame.Append(nil, &frame.Frame{}), Header: nats.Header{
-		hdrStream: {l.name}, hdrLast: {"0"},
+		hdrStream: {l.name}, hdrLast: {strconv.FormatUint(empty, 10)},
 	}}
 	reply, err := l.nc.RequestMsgWithContext(ctx, m)
 	if err == nil {

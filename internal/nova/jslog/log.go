@@ -60,6 +60,8 @@ type Log struct {
 	// renewal is the subject of messages that prove a lead, of which the newest one is kept.
 	renewal string
 	k       int
+	// creation tells the stream from one that was made anew under its name.
+	creation string
 	// MaxMessage is the largest payload of a frame, in bytes.
 	maxMessage int
 }
@@ -76,7 +78,8 @@ func newLog(nc *nats.Conn, js jetstream.JetStream, s jetstream.Stream, a nova.Ad
 	if own := int(s.CachedInfo().Config.MaxMsgSize); own > 0 {
 		limit = min(limit, own)
 	}
-	return &Log{nc: nc, js: js, stream: s, addr: a, name: StreamName(a), record: subjectOf(a) + ".r", renewal: subjectOf(a) + ".c.renewal", k: k, maxMessage: limit - headerRoom}, nil
+	return &Log{nc: nc, js: js, stream: s, addr: a, name: StreamName(a), record: subjectOf(a) + ".r", renewal: subjectOf(a) + ".c.renewal", k: k,
+		creation: s.CachedInfo().Config.Metadata[metaCreation], maxMessage: limit - headerRoom}, nil
 }
 
 // Open opens the log of a stream that is there.
@@ -122,10 +125,13 @@ const (
 )
 
 // TakeOver makes node the leader: an unconditional write of all control subjects, all or none. Whoever led before can
-// store nothing from then on. It asks nothing first: a takeover that had to win a race could be starved by a busy leader.
+// store nothing from then on. It expects nothing of the log: a takeover that had to win a race could be starved by a busy leader.
 func (l *Log) TakeOver(ctx context.Context, node string) (Epoch, error) {
 	messages, err := l.takeover(node)
 	if err != nil {
+		return Epoch{}, err
+	}
+	if err := l.current(ctx); err != nil {
 		return Epoch{}, err
 	}
 	for _, m := range messages[:l.k-1] {
@@ -144,6 +150,20 @@ func (l *Log) TakeOver(ctx context.Context, node string) (Epoch, error) {
 		return Epoch{}, fmt.Errorf("take %s over: %w", l.addr, err)
 	}
 	return l.epoch(node, last), nil
+}
+
+// current is ErrNotFound when the stream was made anew, with other control subjects perhaps.
+func (l *Log) current(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	now, err := l.js.Stream(ctx, l.name)
+	if err != nil {
+		return fmt.Errorf("take %s over: %w", l.addr, translate(err))
+	}
+	if now.CachedInfo().Config.Metadata[metaCreation] != l.creation {
+		return fmt.Errorf("take %s over: %w: it was deleted, and made anew", l.addr, ErrNotFound)
+	}
+	return nil
 }
 
 // epoch is that of a takeover whose last message has this sequence.

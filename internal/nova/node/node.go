@@ -136,6 +136,15 @@ func (n *Node) forget(a nova.Addr) {
 	}
 }
 
+// drop forgets a stream that is gone.
+func (n *Node) drop(s *Stream) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if a := s.log.Addr(); n.streams[a] == s {
+		delete(n.streams, a)
+	}
+}
+
 // Close hands back every stream that the node leads, within ctx.
 func (n *Node) Close(ctx context.Context) error {
 	n.mu.Lock()

@@ -324,3 +324,51 @@ func TestSessionEndsWithABatch(t *testing.T) {
 		t.Errorf("the tail is %d, %v", st.Tail.SeqNum, err)
 	}
 }
+
+// TestStreamMadeAnew: a node that has served a stream, or knows who did, serves the one that another node made anew under
+// its name.
+func TestStreamMadeAnew(t *testing.T) {
+	for _, leads := range []bool{true, false} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		s := natstest.New(t, natstest.Options{})
+		first, _ := testNode(t, s)
+		second, _ := testNode(t, s)
+		if err := first.Create(ctx, addr, jslog.Config{Memory: true}); err != nil {
+			t.Fatal(err)
+		}
+		if leads {
+			if _, err := stream(t, first).Fence(ctx, "old"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		old := stream(t, first)
+		if err := second.Delete(ctx, addr); err != nil {
+			t.Fatal(err)
+		}
+		if !leads {
+			if _, err := old.Append(ctx, one("x")); !errors.Is(err, jslog.ErrNotFound) {
+				t.Errorf("an append to a stream that is gone: %v", err)
+			}
+		}
+		if err := second.Create(ctx, addr, jslog.Config{Memory: true}); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		for range 3 {
+			var again *Stream
+			if again, err = first.Stream(ctx, addr); err == nil {
+				_, err = again.Append(ctx, one("a"))
+			}
+			if err == nil {
+				break
+			}
+		}
+		if err != nil {
+			t.Errorf("led before %v: %v", leads, err)
+		}
+		if st, err := stream(t, second).Stands(ctx); err != nil || st.Tail.SeqNum != 1 || st.Token != "" {
+			t.Errorf("the new stream stands at %+v, %v", st, err)
+		}
+	}
+}

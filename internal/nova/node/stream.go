@@ -140,7 +140,7 @@ func (s *Stream) find(ctx context.Context, dead string) (plane, string, error) {
 	}
 	now, err := s.log.Leader(ctx)
 	if err != nil {
-		return nil, "", unavailable(err)
+		return nil, "", s.unavailable(err)
 	}
 	if now.Node != "" && now.Node != dead && now.Node != s.n.id {
 		s.mu.Lock()
@@ -150,13 +150,17 @@ func (s *Stream) find(ctx context.Context, dead string) (plane, string, error) {
 	}
 	l, err := s.lead(ctx)
 	if err != nil {
-		return nil, "", unavailable(err)
+		return nil, "", s.unavailable(err)
 	}
 	return local{l}, s.n.id, nil
 }
 
-// unavailable keeps what a caller can act on, and makes everything else an error that says that nothing was written.
-func unavailable(err error) error {
+// unavailable keeps what a caller can act on, and makes everything else an error that says that nothing was written. A
+// stream that is gone is forgotten, since one that is made anew under its name is another one.
+func (s *Stream) unavailable(err error) error {
+	if errors.Is(err, jslog.ErrNotFound) {
+		s.n.drop(s)
+	}
 	if errors.Is(err, jslog.ErrNotFound) || errors.Is(err, nova.ErrInvalid) {
 		return err
 	}

@@ -138,6 +138,10 @@ repair-bench: ## Measure repairs of 1M and 5M keys beside a full hydrate (needs 
 artifact-bench: ## Take a fold of 5 GiB through export, publish and import in bounded memory (needs 20 GB of disk)
 	$(GO) run ./internal/bench -only bigartifact
 
+.PHONY: stream-bench
+stream-bench: ## Measure streams beside bare JetStream on one nats-server; the last lines are the ratios
+	$(GO) run ./internal/bench/streams
+
 .PHONY: cover
 cover: ## Run every test and print each function's coverage
 	$(GO) test -timeout $(TIMEOUT) -coverpkg=./runtime/...,./internal/...,./cmd/... -coverprofile=coverage.txt ./...

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"syscall"
+	"time"
+)
+
+const roleServer = "server"
+
+// part is what one -only runs: roles in turn, and the figures that they give.
+type part struct {
+	name    string
+	roles   []string
+	figures func(*bench)
+}
+
+var parts = []part{
+	{"batch", []string{"async", "batch100"}, func(b *bench) {
+		b.ratio("batch100/async", b.pairs("batch100", "async", result.rate), 5, false)
+	}},
+	{"match", []string{"match-bare", "match"}, func(b *bench) {
+		b.ratio("match/bare", b.pairs("match", "match-bare", result.rate), 0.7, false)
+	}},
+	{"p50", []string{"sync", "producer", "one-shot"}, func(b *bench) {
+		p50 := func(r result) float64 { return r.P50 }
+		b.ratio("p50/bare", b.pairs("producer", "sync", p50), 3, true)
+		b.ratio("p50/bare-one-shot", b.pairs("one-shot", "sync", p50), 3, true)
+	}},
+	{"read", []string{"read-bare", "read"}, func(b *bench) {
+		b.ratio("read/bare", b.pairs("read", "read-bare", result.rate), 0.7, false)
+	}},
+	{"fence", []string{"fence"}, func(b *bench) {
+		b.ratio("fence/p50-us", b.median("fence", func(r result) float64 { return r.P50 }), 0, true)
+		b.ratio("fence/p99-us", b.median("fence", func(r result) float64 { return r.P99 }), 0, true)
+		b.ratio("fence/returned", b.median("fence", func(r result) float64 { return float64(r.Records) / float64(b.o.fences) }), 1, false)
+	}},
+}
+
+// pairs is the median over the rounds of one role's figure against another's.
+func (b *bench) pairs(over, under string, f func(result) float64) float64 {
+	var all []float64
+	for i, r := range b.results[over] {
+		all = append(all, f(r)/f(b.results[under][i]))
+	}
+	return quantile(all, 0.5)
+}
+
+func (b *bench) median(role string, f func(result) float64) float64 {
+	var all []float64
+	for _, r := range b.results[role] {
+		all = append(all, f(r))
+	}
+	return quantile(all, 0.5)
+}
+
+// result is what one child measured.
+type result struct {
+	Records int     `json:"records"` // or appends, or fences
+	Seconds float64 `json:"seconds"`
+	CPU     float64 `json:"cpu_seconds"` // of the child itself
+	P50     float64 `json:"p50_us,omitempty"`
+	P99     float64 `json:"p99_us,omitempty"`
+	Frames  int     `json:"frames,omitempty"`
+}
+
+func (r result) rate() float64 { return float64(r.Records) / r.Seconds }
+
+func (r result) String() string {
+	if r.P50 > 0 {
+		return fmt.Sprintf("%d times: p50 %.0f µs, p99 %.0f µs", r.Records, r.P50, r.P99)
+	}
+	text := fmt.Sprintf("%8.0f/s, %5.2f µs CPU of this side a record", r.rate(), r.CPU/float64(r.Records)*1e6)
+	if r.Frames > 0 {
+		text += fmt.Sprintf(", in %d frames", r.Frames)
+	}
+	return text
+}
+
+// meter measures from its making to done.
+type meter struct {
+	began time.Time
+	cpu   time.Duration
+}
+
+func startMeter() meter { return meter{began: time.Now(), cpu: cpuTime()} }
+
+func (m meter) done(records int) result {
+	return result{Records: records, Seconds: time.Since(m.began).Seconds(), CPU: (cpuTime() - m.cpu).Seconds()}
+}
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// times are the results of single calls.
+func times(took []time.Duration) result {
+	var sum time.Duration
+	us := make([]float64, len(took))
+	for i, d := range took {
+		sum += d
+		us[i] = float64(d) / float64(time.Microsecond)
+	}
+	return result{Records: len(took), Seconds: sum.Seconds(), P50: quantile(us, 0.5), P99: quantile(us, 0.99)}
+}
+
+// quantile is the smallest value that a share of at least q does not exceed; the median of an even number is the lower one.
+func quantile(values []float64, q float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(values))
+	return s[max(int(math.Ceil(q*float64(len(s))))-1, 0)]
+}

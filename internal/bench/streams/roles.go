@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime/pprof"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/typedfold/fold/client"
+	"github.com/typedfold/fold/internal/natstest"
+	"github.com/typedfold/fold/server"
+)
+
+// side is what a child has: connections to both servers.
+type side struct {
+	o    options
+	nc   *nats.Conn
+	js   jetstream.JetStream
+	c    *client.Client
+	addr string // a stream that was made for this child
+}
+
+var roles = map[string]func(*side, context.Context) (result, error){
+	"async":      (*side).bareAsync,
+	"batch100":   (*side).batches,
+	"match-bare": (*side).bareMatch,
+	"match":      (*side).match,
+	"sync":       (*side).bareSync,
+	"producer":   (*side).producer,
+	"one-shot":   (*side).oneShot,
+	"read-bare":  (*side).bareRead,
+	"read":       (*side).read,
+	"fence":      (*side).fence,
+}
+
+// runRole is a child: it prints its result as JSON.
+func runRole(ctx context.Context, o options) (err error) {
+	if o.profile != "" {
+		f, err := os.Create(filepath.Join(o.profile, fmt.Sprintf("%s-%d.pprof", o.role, os.Getpid())))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	if o.role == roleServer {
+		return serve(ctx, o)
+	}
+	role, ok := roles[o.role]
+	if !ok {
+		return fmt.Errorf("no role %q", o.role)
+	}
+	s := &side{o: o, addr: fmt.Sprintf("nova://bench/%s-%d", o.role, os.Getpid())}
+	if s.nc, err = nats.Connect(o.at.NATS); err != nil {
+		return err
+	}
+	defer s.nc.Close()
+	if s.js, err = s.jetStream(); err != nil {
+		return err
+	}
+	if s.c, err = client.New(o.at.Stream); err != nil {
+		return err
+	}
+	if err := s.c.CreateStream(ctx, s.addr, client.StreamConfig{Memory: o.memory}); err != nil {
+		return err
+	}
+	r, err := role(s, ctx)
+	if err = errors.Join(err, s.c.DeleteStream(ctx, s.addr)); err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(r)
+}
+
+func (s *side) jetStream(opts ...jetstream.JetStreamOpt) (jetstream.JetStream, error) {
+	return jetstream.New(s.nc, append(opts, jetstream.WithDefaultTimeout(time.Minute))...)
+}
+
+// serve runs the nats-server and a server of streams in it, as nova serve does, until the standard input ends.
+func serve(ctx context.Context, o options) (err error) {
+	ns, err := natstest.Start(natstest.Options{StoreDir: filepath.Join(o.dir, "server")})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, ns.Shutdown()) }()
+	srv, err := server.Open(ctx, server.Config{Connect: []nats.Option{nats.InProcessServer(ns.Server())}}, server.Options{
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return errors.Join(err, srv.Shutdown(ctx))
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(l) }()
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+		defer cancel()
+		err = errors.Join(err, srv.Shutdown(ctx))
+		if e := <-ended; !errors.Is(e, http.ErrServerClosed) {
+			err = errors.Join(err, e)
+		}
+	}()
+	if err := json.NewEncoder(os.Stdout).Encode(place{NATS: ns.URL(), Stream: "http://" + l.Addr().String()}); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+var body = make([]byte, bodyBytes)
+
+// batch is a batch of its own slice, as a caller has it.
+func batch() []client.Record {
+	records := make([]client.Record, perBatch)
+	for i := range records {
+		records[i].Body = body
+	}
+	return records
+}

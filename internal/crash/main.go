@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -96,6 +97,9 @@ func run(ctx context.Context, args []string, out io.Writer) (wrong bool, err err
 		return false, fmt.Errorf("there is no part %q", c.only)
 	}
 	t.report()
+	if t.clones == 0 && t.wrong == 0 {
+		return false, errors.New("nothing was looked at: there is no such operation or place")
+	}
 	return t.wrong > 0, nil
 }
 

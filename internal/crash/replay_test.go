@@ -48,6 +48,17 @@ func playAgain(t *testing.T, lines map[string]string) {
 	}
 }
 
+// TestACaseThatIsNotThereIsAnError, and not one that was looked at.
+func TestACaseThatIsNotThereIsAnError(t *testing.T) {
+	for line, there := range map[string]bool{"damage/log -place flip:12:4": true, "damage/log -place flip:12:5": false, "fault/log/none -op 9": true, "power/log/none -op 99999": false} {
+		var out strings.Builder
+		wrong, err := run(t.Context(), strings.Fields("-quick -only "+line), &out)
+		if wrong || (err == nil) != there {
+			t.Errorf("%s: %v: %s", line, err, &out)
+		}
+	}
+}
+
 // TestWhatIsNoFlagIsRefused, so that half a line does not play something else.
 func TestWhatIsNoFlagIsRefused(t *testing.T) {
 	for _, args := range []string{"-seed 1 cut 12", "-sticky=perhaps", "-op x"} {

@@ -6,6 +6,8 @@ import (
 	"net/http"
 
 	"connectrpc.com/connect"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	novav1 "github.com/typedfold/fold/gen/go/nova/v1"
@@ -86,12 +88,28 @@ func problemOf(err error) problem {
 			code: connect.CodeUnavailable, status: http.StatusServiceUnavailable, name: "unavailable", text: away.Error(),
 			detail: &novav1.NothingWritten{}, outcome: outcomeNothing,
 		}
+	case awayFromLog(err):
+		return problem{code: connect.CodeUnavailable, status: http.StatusServiceUnavailable, name: "unavailable", text: "the log can't be reached"}
 	case errors.Is(err, context.Canceled):
 		return problem{code: connect.CodeCanceled, status: statusClientClosed, name: "canceled", text: "canceled"}
 	case errors.Is(err, context.DeadlineExceeded):
 		return problem{code: connect.CodeDeadlineExceeded, status: http.StatusServiceUnavailable, name: "deadline_exceeded", text: "deadline exceeded"}
 	}
 	return problem{code: connect.CodeInternal, status: http.StatusInternalServerError, name: "internal", text: "internal error"}
+}
+
+// awayFromLog reports whether the log's servers did not answer: it may help to ask again, or elsewhere.
+func awayFromLog(err error) bool {
+	for _, away := range []error{
+		nats.ErrReconnectBufExceeded, nats.ErrConnectionClosed, nats.ErrConnectionReconnecting, nats.ErrDisconnected, nats.ErrTimeout,
+		nats.ErrNoResponders, nats.ErrNoServers, jetstream.ErrNoStreamResponse, jetstream.ErrNoHeartbeat, jetstream.ErrConnectionClosed,
+	} {
+		if errors.Is(err, away) {
+			return true
+		}
+	}
+	var refused *jetstream.APIError
+	return errors.As(err, &refused) && refused.Code == http.StatusServiceUnavailable
 }
 
 // statusClientClosed is what servers log for a client that went away.

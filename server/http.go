@@ -56,6 +56,9 @@ type handler func(w http.ResponseWriter, q *http.Request) (any, error)
 func (s *Server) json(pattern string, h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		q.Body = http.MaxBytesReader(w, q.Body, int64(s.o.MaxBody))
+		if q.Method != http.MethodGet { // what is left of a body is read even when the answer is known
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(2 * s.o.UnaryTimeout)) // where there is a connection
+		}
 		var body any
 		err := s.call(q.Context(), pattern, q.Header, func(ctx context.Context) (err error) {
 			body, err = h(w, q.WithContext(ctx))
@@ -123,12 +126,8 @@ func (s *Server) streamOf(q *http.Request, v Verb) (*node.Stream, error) {
 	return s.node.Stream(q.Context(), a)
 }
 
-// readJSON reads a body that has no fields but those of v, in the time that a call may take.
-func (s *Server) readJSON(w http.ResponseWriter, q *http.Request, v any) error {
-	c := http.NewResponseController(w)
-	if c.SetReadDeadline(time.Now().Add(s.o.UnaryTimeout)) == nil {
-		defer func() { _ = c.SetReadDeadline(time.Time{}) }() // it was possible a moment ago
-	}
+// readJSON reads a body that has no fields but those of v.
+func readJSON(q *http.Request, v any) error {
 	d := json.NewDecoder(q.Body)
 	d.DisallowUnknownFields()
 	err := d.Decode(v)
@@ -148,7 +147,7 @@ func (s *Server) unary(q *http.Request) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(q.Context(), s.o.UnaryTimeout)
 }
 
-func (s *Server) postRecords(w http.ResponseWriter, q *http.Request) (any, error) {
+func (s *Server) postRecords(_ http.ResponseWriter, q *http.Request) (any, error) {
 	st, err := s.streamOf(q, VerbAppend)
 	if err != nil {
 		return nil, err
@@ -165,7 +164,7 @@ func (s *Server) postRecords(w http.ResponseWriter, q *http.Request) (any, error
 	if err != nil {
 		return nil, err
 	}
-	if err := s.readJSON(w, q, &body); err != nil {
+	if err := readJSON(q, &body); err != nil {
 		return nil, err
 	}
 	a := sequencer.Append{Records: make([]nova.Record, len(body.Records))}
@@ -212,11 +211,11 @@ func (s *Server) getFence(_ http.ResponseWriter, q *http.Request) (any, error) {
 	return map[string]string{"fencing_token": now.Token}, err
 }
 
-func (s *Server) putFence(w http.ResponseWriter, q *http.Request) (any, error) {
+func (s *Server) putFence(_ http.ResponseWriter, q *http.Request) (any, error) {
 	var body struct {
 		Token *string `json:"fencing_token"`
 	}
-	if err := s.readJSON(w, q, &body); err != nil {
+	if err := readJSON(q, &body); err != nil {
 		return nil, err
 	}
 	if body.Token == nil {
@@ -297,7 +296,7 @@ func (s *Server) putStream(w http.ResponseWriter, q *http.Request) (any, error) 
 		Retention *retentionJSON `json:"retention"`
 	}
 	if q.ContentLength != 0 {
-		if err := s.readJSON(w, q, &body); err != nil {
+		if err := readJSON(q, &body); err != nil {
 			return nil, err
 		}
 	}

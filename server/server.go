@@ -141,8 +141,9 @@ func newServer(n *node.Node, o Options) *Server {
 // Handler serves everything: gRPC, Connect and JSON, health and reflection.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	options := []connect.HandlerOption{connect.WithInterceptors(guard{s}), connect.WithReadMaxBytes(s.o.MaxBody)}
-	mux.Handle(novav1connect.NewDataPlaneServiceHandler(rpc{s}, options...))
+	options := []connect.HandlerOption{connect.WithInterceptors(guard{s}), connect.WithReadMaxBytes(s.o.MaxBody), connect.WithCompressMinBytes(compressFrom)}
+	path, service := novav1connect.NewDataPlaneServiceHandler(rpc{s}, options...)
+	mux.Handle(path, together(service))
 	names := []string{novav1connect.DataPlaneServiceName}
 	mux.Handle(grpchealth.NewHandler(health{s, grpchealth.NewStaticChecker(names...)}))
 	reflector := grpcreflect.NewStaticReflector(names...)

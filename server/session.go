@@ -45,9 +45,13 @@ func (r rpc) AppendSession(ctx context.Context, c *connect.BidiStream[novav1.App
 	if err != nil {
 		return err
 	}
+	out := heldOf(ctx)
+	out.send()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	p := &pipeline{s: r.s, session: opened, c: c, room: semaphore.NewWeighted(r.s.o.SessionBytes), queue: make(chan *flight, maxFlights), cancel: cancel}
+	p := &pipeline{
+		s: r.s, session: opened, c: c, out: out, room: semaphore.NewWeighted(r.s.o.SessionBytes), queue: make(chan *flight, maxFlights), cancel: cancel,
+	}
 	go p.receive(ctx)
 	return p.answer(ctx)
 }
@@ -60,6 +64,7 @@ type pipeline struct {
 	s       *Server
 	session *node.Session
 	c       *connect.BidiStream[novav1.AppendSessionRequest, novav1.AppendSessionResponse]
+	out     *held // what c writes to
 	room    *semaphore.Weighted
 	queue   chan *flight // in order; closed by receive
 	cancel  context.CancelCauseFunc
@@ -132,12 +137,9 @@ func (p *pipeline) answer(ctx context.Context) (err error) {
 		if f == nil {
 			return err
 		}
-		var r sequencer.Result
-		select {
-		case r = <-f.done:
-		case <-ctx.Done():
-			go func() { <-f.done; p.release(f) }()
-			return context.Cause(ctx)
+		r, err := p.result(ctx, f)
+		if err != nil {
+			return err
 		}
 		p.release(f)
 		if err := p.send(r); err != nil {
@@ -146,13 +148,31 @@ func (p *pipeline) answer(ctx context.Context) (err error) {
 	}
 }
 
-// next is the oldest batch without an answer; nil when the session ends.
+// result waits for what came of a batch. What was written is sent before it waits.
+func (p *pipeline) result(ctx context.Context, f *flight) (sequencer.Result, error) {
+	select {
+	case r := <-f.done:
+		return r, nil
+	default:
+	}
+	p.out.send()
+	select {
+	case r := <-f.done:
+		return r, nil
+	case <-ctx.Done():
+		go func() { <-f.done; p.release(f) }()
+		return sequencer.Result{}, context.Cause(ctx)
+	}
+}
+
+// next is the oldest batch without an answer; nil when the session ends. What was written is sent before it waits.
 func (p *pipeline) next(ctx context.Context) (*flight, error) {
 	select {
 	case f := <-p.queue:
 		return f, nil
 	default:
 	}
+	p.out.send()
 	select {
 	case f := <-p.queue:
 		return f, nil

@@ -108,7 +108,8 @@ func New(target string, opts ...Option) (*Client, error) {
 		}}
 	}
 	c := &Client{o: o}
-	c.rpc = novav1connect.NewDataPlaneServiceClient(once{o.http}, target, connect.WithInterceptors(bearer(o.bearer)))
+	c.rpc = novav1connect.NewDataPlaneServiceClient(once{o.http}, target, connect.WithInterceptors(bearer(o.bearer)),
+		connect.WithAcceptCompression("gzip", nil, nil)) // it would cost more than all the rest
 	return c, nil
 }
 
@@ -118,6 +119,9 @@ type once struct{ connect.HTTPClient }
 
 func (c once) Do(q *http.Request) (*http.Response, error) {
 	q.GetBody = nil
+	if m, ok := q.Context().Value(moreKey{}).(*more); ok {
+		q.Body = m.together(q.Body)
+	}
 	return c.HTTPClient.Do(q)
 }
 

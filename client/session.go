@@ -18,6 +18,7 @@ import (
 type connection struct {
 	stream  *connect.BidiStreamForClient[novav1.AppendSessionRequest, novav1.AppendSessionResponse]
 	cancel  context.CancelFunc
+	more    *more
 	answers int // batches that it has settled
 }
 
@@ -28,8 +29,9 @@ func (c *connection) close() {
 
 // open opens a session; ctx bounds only that.
 func (p *Producer) open(ctx context.Context) (*connection, error) {
-	session, cancel := context.WithCancel(p.ctx)
-	c := &connection{stream: p.c.rpc.AppendSession(session)}
+	m := &more{}
+	session, cancel := context.WithCancel(context.WithValue(p.ctx, moreKey{}, m))
+	c := &connection{stream: p.c.rpc.AppendSession(session), more: m}
 	c.cancel = func() {
 		cancel()
 		_ = c.stream.CloseRequest() // a transport that waits for more to send does not see that the context has ended
@@ -268,7 +270,8 @@ func (p *Producer) send(c *connection, over <-chan struct{}) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		b, wait := p.next()
+		b, wait, more := p.next()
+		c.more.Store(more)
 		if b == nil {
 			timer.Reset(wait)
 			select {
@@ -290,21 +293,28 @@ func (p *Producer) send(c *connection, over <-chan struct{}) error {
 	}
 }
 
-// next takes the first batch that is due into flight; without one, it says how long to wait for it.
-func (p *Producer) next() (*batch, time.Duration) {
+// next takes the first batch that is due into flight, and says whether another one is due already; without one, it says how
+// long to wait for it.
+func (p *Producer) next() (b *batch, wait time.Duration, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.queue) == 0 || len(p.flying) >= maxUnanswered {
-		return nil, time.Hour
+	if wait = p.untilNext(); wait > 0 {
+		return nil, wait, false
 	}
-	b := p.queue[0]
-	if !b.due.IsZero() {
-		if wait := time.Until(b.due); wait > 0 && !p.closing {
-			return nil, wait
-		}
-	}
+	b = p.queue[0]
 	p.queue[0] = nil
 	p.queue = p.queue[1:]
 	p.flying = append(p.flying, b)
-	return b, 0
+	return b, 0, p.untilNext() == 0
+}
+
+// untilNext is how long the next batch is not to be sent; 0 is now. It is called under mu.
+func (p *Producer) untilNext() time.Duration {
+	if len(p.queue) == 0 || len(p.flying) >= maxUnanswered {
+		return time.Hour
+	}
+	if due := p.queue[0].due; !due.IsZero() && !p.closing {
+		return max(time.Until(due), 0)
+	}
+	return 0
 }

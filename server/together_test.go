@@ -1,0 +1,63 @@
+package server
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/typedfold/fold/gen/go/nova/v1/novav1connect"
+)
+
+// packets counts the flushes of a response.
+type packets struct {
+	*httptest.ResponseRecorder
+	n int
+}
+
+func (p *packets) Flush() { p.n++ }
+
+// TestAnswersOfASessionAreSentTogether: not at each flush of what writes them, but when the session has no more to say.
+func TestAnswersOfASessionAreSentTogether(t *testing.T) {
+	out := &packets{ResponseRecorder: httptest.NewRecorder()}
+	q := httptest.NewRequestWithContext(t.Context(), http.MethodPost, novav1connect.DataPlaneServiceAppendSessionProcedure, strings.NewReader("batches"))
+	together(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if b, err := io.ReadAll(q.Body); string(b) != "batches" || err != nil {
+			t.Errorf("read %q, %v", b, err)
+		}
+		h := heldOf(q.Context())
+		h.send()
+		if out.n != 0 {
+			t.Error("nothing was written, and something sent")
+		}
+		for range 3 {
+			_, _ = io.WriteString(w, "answer ")
+			w.(http.Flusher).Flush()
+		}
+		if out.n != 0 {
+			t.Errorf("%d packets before the session waits", out.n)
+		}
+		h.send()
+		h.send()
+		if out.n != 1 {
+			t.Errorf("%d packets when it waits", out.n)
+		}
+	})).ServeHTTP(out, q)
+	if got := out.Body.String(); got != "answer answer answer " {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestOtherCallsAreSentAtOnce: a reader is told of each record as it comes.
+func TestOtherCallsAreSentAtOnce(t *testing.T) {
+	out := &packets{ResponseRecorder: httptest.NewRecorder()}
+	q := httptest.NewRequestWithContext(t.Context(), http.MethodPost, novav1connect.DataPlaneServiceReadProcedure, nil)
+	together(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		w.(http.Flusher).Flush()
+		heldOf(q.Context()).send()
+	})).ServeHTTP(out, q)
+	if out.n != 1 {
+		t.Errorf("%d packets", out.n)
+	}
+}

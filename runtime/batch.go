@@ -144,7 +144,7 @@ func (b *Batch) add(of kv.Bucket, op kv.BatchOp, err error) {
 
 // sameBucket reports whether the two are one bucket: the same value, or of the same name where that can't be told.
 func sameBucket(a, b kv.Bucket) bool {
-	if a == nil || b == nil || !reflect.TypeOf(a).Comparable() || !reflect.TypeOf(b).Comparable() {
+	if a == nil || b == nil || !reflect.ValueOf(a).Comparable() || !reflect.ValueOf(b).Comparable() {
 		return a != nil && b != nil && a.Name() == b.Name()
 	}
 	return a == b

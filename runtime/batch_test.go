@@ -345,3 +345,22 @@ func TestKeyedWriterInABatch(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// noted is a bucket by value that Go can't always compare.
+type noted struct {
+	fold.Bucket
+	notes any
+}
+
+func TestBatchOfABucketThatCannotBeCompared(t *testing.T) {
+	log := newLog()
+	b := fold.NewBatch(noted{log, []string{"x"}})
+	ft.NewRouteWriter(noted{log, []string{"y"}}).PutIn(b, route("t", "a", "1"))
+	if b.Len() != 1 {
+		t.Errorf("%d operations", b.Len())
+	}
+	var unsupported *fold.UnsupportedError
+	if err := b.Commit(bounded(t)); !errors.As(err, &unsupported) { // so the operation itself was good
+		t.Error(err)
+	}
+}

@@ -248,7 +248,7 @@ func (c *compiled) tooLarge(u *kv.Update) *Rejection {
 func (c *compiled) reject(u *kv.Update, code RejectCode, err error) *Rejection {
 	out := Rejection{Code: code, Err: err}
 	var rej *Rejection
-	if errors.As(err, &rej) {
+	if errors.As(err, &rej) && rej != nil {
 		out = *rej
 	}
 	out.Table, out.Key, out.Revision = c.name, u.Key, u.Version.Rank()

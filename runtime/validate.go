@@ -108,7 +108,7 @@ func (c *compiled) validate(u *kv.Update, m proto.Message) *Rejection {
 		return nil
 	}
 	err := guarded(func() error { return c.validator.Validate(m) })
-	if err == nil {
+	if rej, ok := err.(*Rejection); err == nil || ok && rej == nil { // a nil pointer in the interface is no refusal
 		return nil
 	}
 	rej := c.reject(u, Validation, err)

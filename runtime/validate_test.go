@@ -254,3 +254,27 @@ func TestWatchDoesNotValidateAgain(t *testing.T) {
 		t.Errorf("%d calls for two updates (%v)", calls, ok)
 	}
 }
+
+// nilRejection is a validator that returns a nil pointer for every value, as it is or in another error.
+type nilRejection struct{ wrap bool }
+
+func (v nilRejection) Validate(proto.Message) error {
+	var rej *fold.Rejection
+	if v.wrap {
+		return fmt.Errorf("wrapped: %w", error(rej))
+	}
+	return rej
+}
+
+// TestNilRejection: a nil pointer in an error is no refusal, and in another error it is one without a panic.
+func TestNilRejection(t *testing.T) {
+	value := &codecv1.Checked{Id: "a", Age: 1}
+	if _, err := cd.NewCheckedWriter(newLog(), fold.WithValidator(nilRejection{})).Create(bounded(t), value); err != nil {
+		t.Error(err)
+	}
+	_, err := cd.NewCheckedWriter(newLog(), fold.WithValidator(nilRejection{wrap: true})).Create(bounded(t), value)
+	var rej *fold.Rejection
+	if !errors.As(err, &rej) || rej == nil || rej.Code != fold.Validation {
+		t.Errorf("%#v", err)
+	}
+}

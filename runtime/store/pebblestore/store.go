@@ -281,11 +281,11 @@ func openError(err error) error {
 	return err
 }
 
-// isOtherFormat knows Pebble's refusal of files of a later generation, or of one long past, which have no sentinel;
-// tests hold its words.
+// isOtherFormat knows Pebble's refusal of files of a later generation, of one long past, or with another order of keys, which
+// have no sentinel; tests hold its words.
 func isOtherFormat(err error) bool {
 	text := err.Error()
-	return strings.Contains(text, "unknown format major version") ||
+	return strings.Contains(text, "unknown format major version") || strings.Contains(text, "name from options") ||
 		strings.Contains(text, "format major version") && strings.Contains(text, "no longer supported")
 }
 

@@ -1,6 +1,7 @@
 package pebblestore
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -40,5 +41,39 @@ func TestTablesThatAreNotAsTheManifestSays(t *testing.T) {
 				t.Errorf("opened with %v", err)
 			}
 		})
+	}
+}
+
+// TestOptionsOfAnotherOrder: a store whose keys are said to be in another order, or merged otherwise, is of another format.
+func TestOptionsOfAnotherOrder(t *testing.T) {
+	for _, name := range []string{"leveldb.BytewiseComparator", "pebble.concatenate"} {
+		dir := filepath.Join(t.TempDir(), "store")
+		s, err := Open(dir, Options{Durability: Sync})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		files, err := filepath.Glob(filepath.Join(dir, "OPTIONS-*"))
+		if err != nil || len(files) == 0 {
+			t.Fatal(files, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, bytes.ReplaceAll(text, []byte(name), []byte("another")), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err = Open(dir, Options{Durability: Sync})
+		if err == nil {
+			_ = s.Close()
+		}
+		if !errors.Is(err, store.ErrFormat) {
+			t.Errorf("%s: opened with %v", name, err)
+		}
 	}
 }

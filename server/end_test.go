@@ -55,8 +55,14 @@ func TestShutdownLosesNothingAcknowledged(t *testing.T) {
 				t.Error(err)
 				return
 			}
+			window := make(chan struct{}, 64) // so that the single calls get on too
 			go func() {
 				for n := 0; ; n++ {
+					select {
+					case window <- struct{}{}:
+					case <-ctx.Done():
+						return
+					}
 					if s.Send(&novav1.AppendSessionRequest{Message: &novav1.AppendSessionRequest_Batch{Batch: batch(fmt.Sprintf("session %d %d", i, n))}}) != nil {
 						return
 					}
@@ -71,6 +77,7 @@ func TestShutdownLosesNothingAcknowledged(t *testing.T) {
 					_ = s.CloseRequest()
 					return
 				}
+				<-window
 				note(m.GetAck().GetStart().GetSeqNum(), fmt.Sprintf("session %d %d", i, n))
 				if n == 100 {
 					busy <- struct{}{}
@@ -104,6 +111,32 @@ func TestShutdownLosesNothingAcknowledged(t *testing.T) {
 	if _, err := other.rpc().Append(ctx, connect.NewRequest(&novav1.AppendRequest{Addr: addr, Batch: batch("x")})); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestShutdownEndsIdleSessionsAndReads has a session and a read in which nothing happens.
+func TestShutdownEndsIdleSessionsAndReads(t *testing.T) {
+	ctx := timed(t)
+	r := serve(t, natstest.New(t), server.Options{})
+	r.create(ctx)
+	s := r.rpc().AppendSession(ctx)
+	if err := s.Send(&novav1.AppendSessionRequest{Message: &novav1.AppendSessionRequest_Open_{Open: &novav1.AppendSessionRequest_Open{Addr: addr}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Receive(); err != nil {
+		t.Fatal(err)
+	}
+	read, err := r.rpc().Read(ctx, connect.NewRequest(&novav1.ReadRequest{Addr: addr, Follow: true}))
+	if err != nil || !read.Receive() || len(read.Msg().GetRecords()) != 0 {
+		t.Fatalf("an answer without records is due at the tail: %v", err)
+	}
+	go r.shutdown() // it reports what goes wrong when the test ends
+	_, err = s.Receive()
+	detailOf[*novav1.NothingWritten](t, err, connect.CodeUnavailable)
+	_ = s.CloseRequest()
+	if read.Receive() {
+		t.Fatal("a record")
+	}
+	detailOf[*novav1.NothingWritten](t, read.Err(), connect.CodeUnavailable)
 }
 
 // TestSlowReaderIsBounded has readers that read nothing. What they hold is far less than the stream for each; the measure has

@@ -72,7 +72,7 @@ func startEmbedded(dir, listen string, always bool, every time.Duration, log *sl
 	return e, nil
 }
 
-// end stops the server without giving back the folder.
+// end stops the server, and keeps the folder locked.
 func (e *embedded) end() error {
 	e.srv.Shutdown()
 	e.srv.WaitForShutdown()

@@ -242,7 +242,7 @@ func (t *Table[K, V]) Watch(ctx context.Context, prefixes []Prefix[K], opts ...W
 			yield(Event[K, V]{}, errors.New("watch: a table of a snapshot does not change"))
 			return
 		}
-		if _, err := t.t.live(); err != nil {
+		if err := t.t.started(); err != nil {
 			yield(Event[K, V]{}, err)
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/typedfold/fold/runtime/artifact"
@@ -22,6 +23,7 @@ type Fold struct {
 
 	closing  sync.Once
 	closeErr error
+	shut     atomic.Bool // no read begins any more
 
 	mu       sync.Mutex
 	view     loopView
@@ -192,8 +194,8 @@ func (f *Fold) Cursor() Cursor { return f.store.Cursor() }
 
 // Close commits what was received, within Options.ShutdownTimeout, and closes the store. It returns a *ShutdownError
 // when that did not finish in time; what is missing comes again at the next start. What stopped the fold earlier is
-// not repeated here: Err has it. Reads that are under way get ShutdownTimeout to end; a Snapshot that is left open
-// makes the closing of the store fail. A second call returns what the first did.
+// not repeated here: Err has it. Reads that are under way get ShutdownTimeout to end, and none begins any more; a Snapshot
+// that is left open makes the closing of the store fail. A second call returns what the first did.
 func (f *Fold) Close() error {
 	f.closing.Do(func() {
 		f.loop.shutdown()
@@ -213,6 +215,10 @@ func (f *Fold) Close() error {
 
 // closeStore closes the store, which refuses while reads are under way: those get as long as the last flush did.
 func (f *Fold) closeStore() error {
+	f.shut.Store(true)
+	for _, t := range f.sink.tables {
+		t.base().shut.Store(true)
+	}
 	const every = 5 * time.Millisecond
 	deadline := time.Now().Add(f.o.ShutdownTimeout)
 	err := f.store.Close()

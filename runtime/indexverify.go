@@ -51,7 +51,7 @@ func (r *IndexReport) found(e *IndexError) {
 // VerifyIndexes compares the indexes of all tables with the rows, both ways, in one view of the store, while the fold
 // goes on. What disagrees is in the report; the error is of reading.
 func (f *Fold) VerifyIndexes(ctx context.Context) (*IndexReport, error) {
-	snap, err := f.store.Snapshot()
+	snap, err := f.snapshot()
 	if err != nil {
 		return nil, fmt.Errorf("verify indexes: %w", err)
 	}

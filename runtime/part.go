@@ -51,6 +51,9 @@ type tableBase struct {
 
 	indexes *tableIndexes // nil without
 	entries *indexWriter  // nil without
+
+	ready atomic.Bool // the store can be read
+	shut  atomic.Bool // the fold is closing its store
 }
 
 func (b *tableBase) dropsAgedOut() bool { return b.c.table.OnAgeOut == foldv1.OnAgeOut_ON_AGE_OUT_DROP }
@@ -66,13 +69,23 @@ type tableState[K Key, V proto.Message] struct {
 	residents *xsync.Map[K, V] // nil unless Resident
 	feed      feed
 	store     store.Store // once ready
-	ready     atomic.Bool
 }
 
-// live is the store, once the fold has been started.
+// started is nil once the fold has been started.
+func (b *tableBase) started() error {
+	if !b.ready.Load() {
+		return fmt.Errorf("table %s: %w", b.c.name, ErrNotStarted)
+	}
+	return nil
+}
+
+// live is the store, from the fold's start until it closes it.
 func (t *tableState[K, V]) live() (store.Store, error) {
-	if !t.ready.Load() {
-		return nil, fmt.Errorf("table %s: %w", t.c.name, ErrNotStarted)
+	if err := t.started(); err != nil {
+		return nil, err
+	}
+	if t.shut.Load() {
+		return nil, fmt.Errorf("table %s: %w", t.c.name, store.ErrClosed)
 	}
 	return t.store, nil
 }

@@ -16,11 +16,18 @@ type Snapshot struct{ s store.Snapshot }
 
 // Snapshot opens a read view of now.
 func (f *Fold) Snapshot() (*Snapshot, error) {
-	s, err := f.store.Snapshot()
+	s, err := f.snapshot()
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
 	return &Snapshot{s: s}, nil
+}
+
+func (f *Fold) snapshot() (store.Snapshot, error) {
+	if f.shut.Load() {
+		return nil, store.ErrClosed
+	}
+	return f.store.Snapshot()
 }
 
 // Cursor is what the view is exactly consistent with.

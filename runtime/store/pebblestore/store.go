@@ -5,9 +5,10 @@
 // Apply looks at the free space and refuses with a *DiskFullError, well before the disk is full, while reads go on.
 // When the disk fills up between two looks, a ballast file is given back and the write is tried again. When a write
 // of Pebble's log or manifest fails all the same, Pebble can't go on: it asks its logger to end the process. This
-// store does not, nor does it wait for ever for a flush that fails for ten seconds on end: it refuses all further writes with ErrPoisoned and keeps serving reads; the directory stays locked
-// until the process ends, since the rest of Pebble may still be at work in it. What is left in Pebble that ends the
-// process is a failure to close or rotate its log, which is a panic under a lock.
+// store does not, nor does it wait for ever for a flush that fails for ten seconds on end: it refuses all further writes
+// with ErrPoisoned and keeps serving reads; the directory stays locked until the process ends, since the rest of Pebble
+// may still be at work in it. What is left in Pebble that ends the process is a failure to close or rotate its log, which
+// is a panic under a lock.
 package pebblestore
 
 import (

@@ -32,6 +32,8 @@ type proxy struct {
 	gate     chan struct{} // new connections wait for it, when it is set
 	hold     bool          // a cut sets the gate
 	cut      chan struct{} // closed at the first cut
+	lines    []*line
+	ended    bool
 }
 
 func newProxy(t *testing.T, to string) *proxy {
@@ -54,6 +56,13 @@ func newProxy(t *testing.T, to string) *proxy {
 	t.Cleanup(func() {
 		_ = l.Close()
 		p.release()
+		p.mu.Lock()
+		p.ended = true
+		lines := p.lines
+		p.mu.Unlock()
+		for _, l := range lines {
+			l.close()
+		}
 		wg.Wait()
 	})
 	return p
@@ -91,6 +100,13 @@ func (p *proxy) serve(c net.Conn) {
 		return
 	}
 	l := &line{p: p, client: c, server: s, streams: map[uint32]*flow{}}
+	p.mu.Lock()
+	p.lines = append(p.lines, l)
+	ended := p.ended
+	p.mu.Unlock()
+	if ended {
+		l.close()
+	}
 	var wg sync.WaitGroup
 	wg.Go(l.up)
 	wg.Go(l.down)

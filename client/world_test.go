@@ -80,7 +80,18 @@ func newWorld(ctx context.Context, t *testing.T, urls string, config client.Stre
 		w.nodes[i] = startNode(ctx, t, urls)
 	}
 	w.a, w.b = w.nodes[0].client(t), w.nodes[1].client(t)
-	if err := w.a.CreateStream(ctx, w.addr, config); err != nil {
+	err := w.a.CreateStream(ctx, w.addr, config)
+	for tried := 1; errors.Is(err, client.ErrUnavailable) && tried < 50; tried++ { // a busy cluster finds no peers for a moment
+		t.Logf("create: %v", err)
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+		}
+		if err = w.a.CreateStream(ctx, w.addr, config); errors.Is(err, client.ErrExists) {
+			err = nil // the attempt before had got through
+		}
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	return w

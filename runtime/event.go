@@ -16,7 +16,8 @@ type Event[K Key, V proto.Message] struct {
 	Op     Op
 	Reason Reason
 	Key    K
-	// New is the row's new value; nil unless Op is OpPut. It is shared with other readers: don't change it.
+	// New is the row's new value; nil unless Op is OpPut. It is shared with other readers, and the row's index entries are
+	// made of it after the hooks: don't change it.
 	New V
 	Rev Rev[K]
 	// Time is the server's time of the change.

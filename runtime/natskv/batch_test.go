@@ -306,3 +306,13 @@ func TestBatchOfAMirror(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestSettingIsNotTurnedOnBlindly: an answer without the stream's configuration changes nothing of it.
+func TestSettingIsNotTurnedOnBlindly(t *testing.T) {
+	r := newRig(t, natskv.BucketConfig{AtomicPublish: natskv.Off})
+	p := newProxy(t, r, answer{subject: "STREAM.INFO", pass: true, forward: true}, answer{subject: "STREAM.INFO", reply: `{"state":{}}`})
+	_, err := natskv.Bind(bounded(t), p.js, "b", natskv.BucketConfig{TurnOnAtomicPublish: true})
+	if err == nil || !strings.Contains(err.Error(), "no configuration") {
+		t.Errorf("%v", err)
+	}
+}

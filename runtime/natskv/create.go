@@ -74,6 +74,9 @@ func (b *Bucket) turnOn(ctx context.Context, info *jetstream.StreamInfo) (*jetst
 		Config map[string]json.RawMessage `json:"config"`
 	}
 	err := b.api.request(ctx, "STREAM.INFO."+b.stream, nil, &reply)
+	if err == nil && reply.Config == nil {
+		err = fmt.Errorf("%w: the stream's information has no configuration", errUnparsable)
+	}
 	if err == nil {
 		reply.Config["allow_atomic"] = json.RawMessage("true")
 		err = b.api.request(ctx, "STREAM.UPDATE."+b.stream, reply.Config, nil)

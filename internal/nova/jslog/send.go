@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/typedfold/fold/runtime/protocol"
 )
@@ -134,13 +133,9 @@ func parseAck(m *nats.Msg) (uint64, error) {
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
 		return 0, nats.ErrNoResponders
 	}
-	var ack struct {
-		Stream string              `json:"stream"`
-		Seq    uint64              `json:"seq"`
-		Error  *jetstream.APIError `json:"error"`
-	}
-	if err := json.Unmarshal(m.Data, &ack); err != nil {
-		return 0, fmt.Errorf("answer of the log: %w", err)
+	ack, err := readAck(m.Data)
+	if err != nil {
+		return 0, err
 	}
 	switch {
 	case ack.Error != nil && ack.Error.Code == 400:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/typedfold/fold/internal/nova"
 	"github.com/typedfold/fold/internal/nova/frame"
@@ -97,8 +98,8 @@ func boundsOf(ctx context.Context, l Log) (b bounds, err error) {
 
 // Read calls f with the records from a place on, in order, and returns where the next record is read. Without follow it
 // ends at the tail that the stream had when it began. With follow, f is called without records when that tail is reached,
-// and it ends with the context. limit bounds the number of records; 0 is no limit. f's error ends it. The records' bytes
-// are f's until it returns.
+// and it ends with the context. limit bounds the number of records; 0 is no limit. f's error ends it. A call has 1,000 records at
+// most; they are f's until it returns, and their bytes too.
 func Read(ctx context.Context, l Log, start Start, limit uint64, follow bool, f func(Records) error) (next nova.Position, err error) {
 	b, err := boundsOf(ctx, l)
 	if err != nil {
@@ -146,6 +147,7 @@ type run struct {
 	told   bool  // that the tail was reached
 	since  int64 // records before this time are left out; 0 is none
 	f      func(Records) error
+	buf    []nova.Record
 }
 
 func (r *run) done() bool { return r.left == 0 || !r.follow && r.next.SeqNum >= r.tail }
@@ -168,13 +170,11 @@ func (r *run) frame(stored jslog.Stored) error {
 		return &OutOfRangeError{SeqNum: r.next.SeqNum, First: position(f.State), Tail: position(f.After())}
 	}
 	seq := f.State.Next
-	for i := range f.Batches {
-		records := f.Batches[i].Records
-		n := uint64(len(records))
+	for records := range slices.Chunk(r.joined(&f), nova.MaxBatchRecords) {
 		if err := r.batch(seq, records); err != nil || r.done() {
 			return err
 		}
-		seq += n
+		seq += uint64(len(records))
 	}
 	if r.next.SeqNum >= r.tail {
 		return r.atTail()
@@ -182,7 +182,19 @@ func (r *run) frame(stored jslog.Stored) error {
 	return nil
 }
 
-// batch hands over the records of one batch, the first of which has number seq, without those before the start.
+// joined are the records of all batches of a frame: what was appended one by one is read as one run.
+func (r *run) joined(f *frame.Frame) []nova.Record {
+	if len(f.Batches) == 1 {
+		return f.Batches[0].Records
+	}
+	r.buf = r.buf[:0]
+	for i := range f.Batches {
+		r.buf = append(r.buf, f.Batches[i].Records...)
+	}
+	return r.buf
+}
+
+// batch hands over records, the first of which has number seq, without those before the start.
 func (r *run) batch(seq uint64, records []nova.Record) error {
 	skip := min(r.next.SeqNum-seq, uint64(len(records)))
 	records = records[skip:]

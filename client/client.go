@@ -104,14 +104,18 @@ func New(target string, opts ...Option) (*Client, error) {
 		protocols.SetUnencryptedHTTP2(true)
 		o.http = &http.Client{Transport: &http.Transport{
 			Protocols: protocols, TLSClientConfig: o.tls, ForceAttemptHTTP2: true,
-			HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
+			HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second, MaxReadFrameSize: readFrame},
 		}}
 	}
 	c := &Client{o: o}
 	c.rpc = novav1connect.NewDataPlaneServiceClient(once{o.http}, target, connect.WithInterceptors(bearer(o.bearer)),
-		connect.WithAcceptCompression("gzip", nil, nil)) // it would cost more than all the rest
+		connect.WithCodec(codec{}), connect.WithAcceptCompression("gzip", nil, nil)) // it would cost more than all the rest
 	return c, nil
 }
+
+// readFrame is how many bytes of a read a server sends at once: by the default of 16 KiB each of them costs it a system call,
+// and the client one more to give room again.
+const readFrame = 256 << 10
 
 // once keeps the transport from sending a request a second time, as it does by itself where it holds that to be safe: one
 // call is one attempt.

@@ -139,7 +139,11 @@ func (r *reading) take(rec *novav1.SequencedRecord) error {
 	}
 	r.count++
 	r.q.Clamp = false // from here on, a record that is missing is an error
-	r.q.Start = &novav1.ReadRequest_SeqNum{SeqNum: rec.GetSeqNum() + 1}
+	if at, ok := r.q.GetStart().(*novav1.ReadRequest_SeqNum); ok {
+		at.SeqNum = rec.GetSeqNum() + 1 // the request was sent long ago
+	} else {
+		r.q.Start = &novav1.ReadRequest_SeqNum{SeqNum: rec.GetSeqNum() + 1}
+	}
 	if r.q.Limit > 0 {
 		if r.q.Limit--; r.q.Limit == 0 {
 			r.stopped = true // all there is; 0 would be no limit

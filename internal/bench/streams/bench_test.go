@@ -35,7 +35,7 @@ func TestEveryPartRuns(t *testing.T) {
 				t.Errorf("of the fences %v returned", r.value)
 			}
 		}
-		want := []string{"batch100/async", "match/bare", "p50/bare", "p50/bare-one-shot", "read/bare", "fence/p50-us", "fence/p99-us", "fence/returned"}
+		want := []string{"batch100/async", "match/bare", "p50/bare", "p50/bare-one-shot", "p50/empty-call", "read/bare", "fence/p50-us", "fence/p99-us", "fence/returned"}
 		if !slices.Equal(names, want) {
 			t.Errorf("ratios %q, want %q", names, want)
 		}

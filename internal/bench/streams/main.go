@@ -58,7 +58,7 @@ func main() {
 }
 
 func (o *options) flags(f *flag.FlagSet) {
-	f.IntVar(&o.records, "records", 200_000, "records of each measurement of a rate")
+	f.IntVar(&o.records, "records", 500_000, "records of each measurement of a rate")
 	f.IntVar(&o.appends, "appends", 2_000, "appends of each measurement of a time")
 	f.IntVar(&o.fences, "fences", 100, "fences under load")
 	f.IntVar(&o.window, "window", 4000, "records in flight, on both sides, where batches are measured; at least 100")

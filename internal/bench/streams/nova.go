@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"time"
 
 	"github.com/typedfold/fold/client"
@@ -89,6 +92,31 @@ func (s *side) producer(ctx context.Context) (r result, err error) {
 func (s *side) oneShot(ctx context.Context) (result, error) {
 	return s.each(func() error {
 		_, err := s.c.Append(ctx, s.addr, client.Record{Body: body})
+		return err
+	})
+}
+
+// emptyCall asks the server, over the same transport as a one-shot, for what it answers without doing anything.
+func (s *side) emptyCall(ctx context.Context) (result, error) {
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{Protocols: protocols}
+	defer transport.CloseIdleConnections()
+	c := &http.Client{Transport: transport}
+	return s.each(func() error {
+		q, err := http.NewRequestWithContext(ctx, http.MethodPost, s.o.at.Stream+"/grpc.health.v1.Health/Check", strings.NewReader("{}"))
+		if err != nil {
+			return err
+		}
+		q.Header.Set("Content-Type", "application/json")
+		r, err := c.Do(q)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(io.Discard, r.Body)
+		if err = errors.Join(err, r.Body.Close()); err == nil && r.StatusCode != http.StatusOK {
+			err = fmt.Errorf("an empty call: %s", r.Status)
+		}
 		return err
 	})
 }

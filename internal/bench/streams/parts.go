@@ -24,10 +24,11 @@ var parts = []part{
 	{"match", []string{"match-bare", "match"}, func(b *bench) {
 		b.ratio("match/bare", b.pairs("match", "match-bare", result.rate), 0.7, false)
 	}},
-	{"p50", []string{"sync", "producer", "one-shot"}, func(b *bench) {
+	{"p50", []string{"sync", "producer", "one-shot", "empty-call"}, func(b *bench) {
 		p50 := func(r result) float64 { return r.P50 }
 		b.ratio("p50/bare", b.pairs("producer", "sync", p50), 3, true)
 		b.ratio("p50/bare-one-shot", b.pairs("one-shot", "sync", p50), 3, true)
+		b.ratio("p50/empty-call", b.pairs("one-shot", "empty-call", p50), 0, true)
 	}},
 	{"read", []string{"read-bare", "read"}, func(b *bench) {
 		b.ratio("read/bare", b.pairs("read", "read-bare", result.rate), 0.7, false)

@@ -39,6 +39,7 @@ var roles = map[string]func(*side, context.Context) (result, error){
 	"sync":       (*side).bareSync,
 	"producer":   (*side).producer,
 	"one-shot":   (*side).oneShot,
+	"empty-call": (*side).emptyCall,
 	"read-bare":  (*side).bareRead,
 	"read":       (*side).read,
 	"fence":      (*side).fence,

@@ -323,7 +323,7 @@ retired_index: by_c by_d
 		value: CODEC_PROTOJSON also_read: CODEC_PROTO validate: true`); got != want {
 		t.Errorf("another order gives another record:\n%s", got)
 	}
-	diff := Diff(want, record(`value: CODEC_PROTOJSON also_read: CODEC_PROTO validate: true retired_index: ["by_a", "by_c", "by_d"] index: {name: "b_and_a" fields: "b"}`))
+	diff := changesOf(want, record(`value: CODEC_PROTOJSON also_read: CODEC_PROTO validate: true retired_index: ["by_a", "by_c", "by_d"] index: {name: "b_and_a" fields: "b"}`))
 	wantDiff := []Change{
 		{"index b_and_a", "b(3) repeated string ESC, a(2) string ESC", "b(3) repeated string ESC"}, {"index by_a", "a(2) string ESC, unique", ""},
 		{"retired_index", "by_c by_d", "by_a by_c by_d"},

@@ -93,29 +93,3 @@ type Change struct {
 }
 
 func (c Change) String() string { return fmt.Sprintf("%s: was %q, is %q", c.Name, c.Old, c.New) }
-
-// Same reports whether two records say the same.
-func Same(oldRecord, newRecord string) bool { return len(Diff(oldRecord, newRecord)) == 0 }
-
-// Diff lists what differs between two records, in the old record's order and then the new one's.
-func Diff(oldRecord, newRecord string) []Change {
-	oldNames, oldValues := readRecord(oldRecord)
-	newNames, newValues := readRecord(newRecord)
-	var changes []Change
-	for _, name := range append(oldNames, newNames...) {
-		if oldValues[name] != newValues[name] && !slices.ContainsFunc(changes, func(c Change) bool { return c.Name == name }) {
-			changes = append(changes, Change{name, oldValues[name], newValues[name]})
-		}
-	}
-	return changes
-}
-
-func readRecord(record string) (names []string, values map[string]string) {
-	values = map[string]string{}
-	for line := range strings.Lines(record) {
-		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
-		names = append(names, name)
-		values[name] = value
-	}
-	return names, values
-}

@@ -51,6 +51,7 @@ func (r rpc) AppendSession(ctx context.Context, c *connect.BidiStream[novav1.App
 	defer cancel(nil)
 	p := &pipeline{
 		s: r.s, session: opened, c: c, out: out, room: semaphore.NewWeighted(r.s.o.SessionBytes), queue: make(chan *flight, maxFlights), cancel: cancel,
+		ack: newAcknowledgment(),
 	}
 	go p.receive(ctx)
 	return p.answer(ctx)
@@ -68,6 +69,26 @@ type pipeline struct {
 	room    *semaphore.Weighted
 	queue   chan *flight // in order; closed by receive
 	cancel  context.CancelCauseFunc
+	ack     *acknowledgment
+}
+
+// acknowledgment is a message that is written again and again: when Send returns, nothing of it is kept.
+type acknowledgment struct {
+	message          novav1.AppendSessionResponse
+	start, end, tail *novav1.Position
+}
+
+func newAcknowledgment() *acknowledgment {
+	a := &acknowledgment{start: &novav1.Position{}, end: &novav1.Position{}, tail: &novav1.Position{}}
+	a.message.Message = &novav1.AppendSessionResponse_Ack_{Ack: &novav1.AppendSessionResponse_Ack{Start: a.start, End: a.end, Tail: a.tail}}
+	return a
+}
+
+func (a *acknowledgment) of(r sequencer.Result) *novav1.AppendSessionResponse {
+	a.start.SeqNum, a.start.Timestamp = r.Start.SeqNum, r.Start.Timestamp
+	a.end.SeqNum, a.end.Timestamp = r.End.SeqNum, r.End.Timestamp
+	a.tail.SeqNum, a.tail.Timestamp = r.Tail.SeqNum, r.Tail.Timestamp
+	return &a.message
 }
 
 // flight is one batch, or, as the last one, why there are no more.
@@ -184,13 +205,12 @@ func (p *pipeline) next(ctx context.Context) (*flight, error) {
 }
 
 func (p *pipeline) send(r sequencer.Result) error {
+	if r.Err == nil {
+		return p.c.Send(p.ack.of(r))
+	}
 	out := &novav1.AppendSessionResponse{}
 	var missed *sequencer.MissedError
 	switch {
-	case r.Err == nil:
-		out.Message = &novav1.AppendSessionResponse_Ack_{Ack: &novav1.AppendSessionResponse_Ack{
-			Start: positionOf(r.Start), End: positionOf(r.End), Tail: positionOf(r.Tail),
-		}}
 	case errors.As(r.Err, &missed):
 		out.Message = &novav1.AppendSessionResponse_Miss{Miss: &novav1.SequenceMismatch{Tail: positionOf(missed.Tail)}}
 	default:

@@ -7,7 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
+	novav1 "github.com/typedfold/fold/gen/go/nova/v1"
 	"github.com/typedfold/fold/gen/go/nova/v1/novav1connect"
+	"github.com/typedfold/fold/internal/nova"
+	"github.com/typedfold/fold/internal/nova/sequencer"
 )
 
 // packets counts the flushes of a response.
@@ -59,5 +64,24 @@ func TestOtherCallsAreSentAtOnce(t *testing.T) {
 	})).ServeHTTP(out, q)
 	if out.n != 1 {
 		t.Errorf("%d packets", out.n)
+	}
+}
+
+// TestAcknowledgmentsAllocateNothing: one message serves a whole session, and has all of each result.
+func TestAcknowledgmentsAllocateNothing(t *testing.T) {
+	a := newAcknowledgment()
+	for i := range uint64(2) {
+		r := sequencer.Result{
+			Start: nova.Position{SeqNum: 1 + i, Timestamp: 2}, End: nova.Position{SeqNum: 3 + i, Timestamp: 4}, Tail: nova.Position{SeqNum: 5 + i, Timestamp: 6},
+		}
+		want := &novav1.AppendSessionResponse{Message: &novav1.AppendSessionResponse_Ack_{Ack: &novav1.AppendSessionResponse_Ack{
+			Start: positionOf(r.Start), End: positionOf(r.End), Tail: positionOf(r.Tail),
+		}}}
+		if got := a.of(r); !proto.Equal(got, want) {
+			t.Errorf("%v, not %v", got, want)
+		}
+		if n := testing.AllocsPerRun(100, func() { a.of(r) }); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
 	}
 }

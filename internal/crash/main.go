@@ -141,7 +141,7 @@ var modes = []storetest.Mode{storetest.ModeSync, storetest.ModeInterval, storete
 func (c *choice) parts(t *tally, cache *pebble.Cache) (all []part) {
 	p, again := c.plans()
 	logs := p
-	if c.quick {
+	if c.quick && c.op == 0 {
 		logs.every, logs.seeds = 5, []uint64{1, 2} // they cost little
 	}
 	for _, mode := range modes {

@@ -22,8 +22,8 @@ func TestHeadersThroughServer(t *testing.T) {
 	json := cd.NewAnyJsonWriter(bucket)
 	m := &codecv1.AnyJson{Id: "x", Rich: &codecv1.Rich{Text: "é"}}
 	rev := must[cd.AnyJsonRev](t)(json.Create(ctx, m))
-	rev = must[cd.AnyJsonRev](t)(json.Update(ctx, m, rev))
-	must[cd.AnyJsonRev](t)(json.Mutate(ctx, cd.AnyJsonKey{ID: "x"}, func(v *codecv1.AnyJson, ok bool) (*codecv1.AnyJson, error) {
+	must[cd.AnyJsonRev](t)(json.Update(ctx, m, rev))
+	rev = must[cd.AnyJsonRev](t)(json.Mutate(ctx, cd.AnyJsonKey{ID: "x"}, func(v *codecv1.AnyJson, ok bool) (*codecv1.AnyJson, error) {
 		if !ok || !proto.Equal(v, m) {
 			t.Errorf("mutate gets %v %v", v, ok)
 		}

@@ -110,7 +110,9 @@ func TestListingDoesNotBelieveNothingPending(t *testing.T) {
 func TestFollowThroughRestartsAndCuts(t *testing.T) {
 	r := newRig(t, natskv.BucketConfig{History: 64, Timeout: 2 * time.Second})
 	w := r.watch(t, kv.OpenRequest{})
-	var rev uint64
+	rev := uint64(1)
+	r.fill(t, 1, func(int) string { return "first" })
+	w.until(t, rev) // a watch without a cursor to come back to would be a re-list, which has each key's newest value only
 	for round := range 3 {
 		r.fill(t, 500, func(i int) string { return fmt.Sprintf("k.%d", i) })
 		rev += 500
@@ -125,5 +127,5 @@ func TestFollowThroughRestartsAndCuts(t *testing.T) {
 		}
 		r.ready(t)
 	}
-	r.follow(t, w, 0, rev)
+	r.follow(t, w, 1, rev)
 }

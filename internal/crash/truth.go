@@ -81,12 +81,30 @@ type rowError struct{ text string }
 func (e *rowError) Error() string { return e.text }
 
 // scan is check by one iteration from the first key to the last.
-func (t *truth) scan(s store.Store) (err error) {
-	m, err := t.at(s.Cursor())
+func (t *truth) scan(s store.Store) error {
+	return t.moment(s, func(at kv.Cursor) error {
+		if c := s.Cursor(); at != c {
+			return &rowError{fmt.Sprintf("a snapshot is at cursor %v, the store at %v", at, c)}
+		}
+		return nil
+	})
+}
+
+// moment checks one snapshot of the store at its own cursor, of which is said more by its caller.
+func (t *truth) moment(s store.Store, cursor func(kv.Cursor) error) (err error) {
+	snap, err := s.Snapshot()
 	if err != nil {
 		return err
 	}
-	it, err := s.Iter(store.IterOptions{})
+	defer func() { err = errors.Join(err, snap.Close()) }()
+	if err := cursor(snap.Cursor()); err != nil {
+		return err
+	}
+	m, err := t.at(snap.Cursor())
+	if err != nil {
+		return err
+	}
+	it, err := snap.Iter(store.IterOptions{})
 	if err != nil {
 		return err
 	}
@@ -101,7 +119,7 @@ func (t *truth) scan(s store.Store) (err error) {
 			return err
 		}
 		if want, ok := m.Keys[string(it.Key())]; !ok || want != string(v) {
-			return &rowError{fmt.Sprintf("at cursor %v: key %q with %d bytes; it belongs there: %t, with %d bytes", s.Cursor(), it.Key(), len(v), ok, len(want))}
+			return &rowError{fmt.Sprintf("at cursor %v: key %q with %d bytes; it belongs there: %t, with %d bytes", snap.Cursor(), it.Key(), len(v), ok, len(want))}
 		}
 		rows++
 	}
@@ -109,7 +127,7 @@ func (t *truth) scan(s store.Store) (err error) {
 		return err
 	}
 	if rows != len(m.Keys) {
-		return &rowError{fmt.Sprintf("at cursor %v: %d keys, want %d", s.Cursor(), rows, len(m.Keys))}
+		return &rowError{fmt.Sprintf("at cursor %v: %d keys, want %d", snap.Cursor(), rows, len(m.Keys))}
 	}
 	return nil
 }

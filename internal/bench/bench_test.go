@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -18,6 +19,13 @@ func TestMain(m *testing.M) {
 }
 
 // TestEveryPartRuns measures next to nothing; it asserts no time.
+func TestAnUnknownPartIsAnError(t *testing.T) {
+	b := &bench{o: options{only: "index/scan", dir: t.TempDir()}}
+	if err := b.run(t.Context()); err == nil || !strings.Contains(err.Error(), "indexes") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestEveryPartRuns(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()

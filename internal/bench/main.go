@@ -130,10 +130,16 @@ type ratio struct {
 	AtMost bool    `json:"at_most,omitempty"`
 }
 
+// parts are the names that -only takes.
+var parts = []string{"hydrate", "indexes", "restart", "live", "micro", "artifacts", "repair", "bigartifact"}
+
 func (b *bench) wants(part string) bool { return b.o.only == "" || b.o.only == part }
 
 func (b *bench) run(ctx context.Context) error {
 	b.results = map[string][]result{}
+	if b.o.only != "" && !slices.Contains(parts, b.o.only) {
+		return fmt.Errorf("there is no part %q; there are %v", b.o.only, parts)
+	}
 	switch b.o.only {
 	case "repair":
 		return b.repair(ctx)

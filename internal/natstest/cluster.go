@@ -18,6 +18,9 @@ type Cluster struct {
 	routes  []int // each server's route port, fixed after its first start
 }
 
+// portTries is how often a cluster is begun: somebody else may take a port between its choice and its use.
+const portTries = 3
+
 // NewCluster runs n servers, and waits until they can make replicated streams.
 func NewCluster(tb testing.TB, n int, options ...Options) *Cluster {
 	tb.Helper()
@@ -25,43 +28,65 @@ func NewCluster(tb testing.TB, n int, options ...Options) *Cluster {
 	if len(options) > 0 {
 		o = options[0]
 	}
+	if o.StartTimeout == 0 {
+		o.StartTimeout = 10 * time.Second
+	}
 	c := &Cluster{}
-	for i := range n {
-		c.routes = append(c.routes, freePort(tb))
-		own, tune := o, o.Tune
-		own.StoreDir = tb.TempDir()
-		own.Tune = func(s *server.Options) {
-			s.ServerName = "natstest-" + strconv.Itoa(i)
-			s.Cluster = server.ClusterOpts{Name: "natstest", Host: "127.0.0.1", Port: c.routes[i]}
-			s.Routes = nil
-			for j := range c.routes {
-				if j != i {
-					s.Routes = append(s.Routes, server.RoutesFromStr("nats://127.0.0.1:"+strconv.Itoa(c.routes[j]))...)
-				}
-			}
-			if tune != nil {
-				tune(s)
-			}
+	tb.Cleanup(func() { c.stop() })
+	var err error
+	for range portTries {
+		if err = c.start(tb, n, o); err == nil {
+			break
 		}
-		c.Servers = append(c.Servers, &Server{opts: own, dir: own.StoreDir, port: server.RANDOM_PORT})
+		c.stop()
 	}
-	for _, s := range c.Servers {
-		if s.opts.StartTimeout == 0 {
-			s.opts.StartTimeout = 10 * time.Second
-		}
-		if err := s.run(); err != nil {
-			tb.Fatal(err)
-		}
+	if err == nil {
+		err = c.Wait(30 * time.Second)
 	}
-	tb.Cleanup(func() {
-		for _, s := range c.Servers {
-			s.Stop()
-		}
-	})
-	if err := c.Wait(30 * time.Second); err != nil {
+	if err != nil {
 		tb.Fatal(err)
 	}
 	return c
+}
+
+func (c *Cluster) stop() {
+	for _, s := range c.Servers {
+		s.Stop()
+	}
+}
+
+// start runs n new servers on new ports.
+func (c *Cluster) start(tb testing.TB, n int, o Options) error {
+	tb.Helper()
+	c.Servers, c.routes = nil, nil
+	for i := range n {
+		c.routes = append(c.routes, freePort(tb))
+		own := o
+		own.StoreDir = tb.TempDir()
+		own.Tune = func(s *server.Options) { c.tune(i, s, o.Tune) }
+		c.Servers = append(c.Servers, &Server{opts: own, dir: own.StoreDir, port: server.RANDOM_PORT})
+	}
+	for _, s := range c.Servers {
+		if err := s.run(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tune makes server i one of the cluster, and has the caller's tune the last word.
+func (c *Cluster) tune(i int, s *server.Options, tune func(*server.Options)) {
+	s.ServerName = "natstest-" + strconv.Itoa(i)
+	s.Cluster = server.ClusterOpts{Name: "natstest", Host: "127.0.0.1", Port: c.routes[i]}
+	s.Routes = nil
+	for j, port := range c.routes {
+		if j != i {
+			s.Routes = append(s.Routes, server.RoutesFromStr("nats://127.0.0.1:"+strconv.Itoa(port))...)
+		}
+	}
+	if tune != nil {
+		tune(s)
+	}
 }
 
 // freePort is a port that was free a moment ago: routes must be known before the servers that they lead to run.

@@ -35,13 +35,20 @@ func TestEveryPartRuns(t *testing.T) {
 				t.Errorf("of the fences %v returned", r.value)
 			}
 		}
-		want := []string{"batch100/async", "match/bare", "p50/bare", "p50/bare-one-shot", "p50/empty-call", "read/bare", "fence/p50-us", "fence/p99-us", "fence/returned"}
+		want := []string{"batch100/async", "match/bare", "p50/bare", "p50/bare-one-shot", "p50/empty-call", "read/bare", "read/bare-100", "read/bare-10", "read/bare-1", "fence/p50-us", "fence/p99-us", "fence/returned"}
 		if !slices.Equal(names, want) {
 			t.Errorf("ratios %q, want %q", names, want)
 		}
-		for role := range roles {
-			if n := len(b.results[role]); n != 2 {
-				t.Errorf("%s was measured %d times, want 2", role, n)
+		for _, p := range parts {
+			for _, role := range p.roles {
+				if n := len(b.results[role]); n != 2 {
+					t.Errorf("%s was measured %d times, want 2", role, n)
+				}
+			}
+			for _, role := range p.once {
+				if n := len(b.results[role]); n != 1 {
+					t.Errorf("%s ran %d times, want once", role, n)
+				}
 			}
 		}
 	}

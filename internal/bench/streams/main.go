@@ -65,7 +65,7 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.IntVar(&o.flight, "flight", 1024, "conditional appends in flight, on both sides")
 	f.IntVar(&o.rounds, "rounds", 5, "rounds; each runs every measurement once")
 	f.BoolVar(&o.memory, "memory", false, "keep streams in memory; else in files")
-	f.StringVar(&o.only, "only", "", "run only: batch, match, p50, read or fence")
+	f.StringVar(&o.only, "only", "", "run only: batch, match, p50, read, read-100, read-10, read-1 or fence")
 	f.StringVar(&o.dir, "dir", "", "where to keep files meanwhile (default: a temporary folder)")
 	f.StringVar(&o.profile, "profile", "", "write a CPU profile of each process into this folder")
 	f.StringVar(&o.role, "role", "", "internal: what this process measures")
@@ -133,12 +133,16 @@ func (b *bench) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
+	for _, p := range b.chosen() {
+		for _, role := range p.once {
+			if err := b.child(ctx, role); err != nil {
+				return err
+			}
+		}
+	}
 	for round := range b.o.rounds {
 		fmt.Fprintf(os.Stderr, "round %d of %d\n", round+1, b.o.rounds)
-		for _, p := range parts {
-			if b.o.only != "" && b.o.only != p.name {
-				continue
-			}
+		for _, p := range b.chosen() {
 			roles := slices.Clone(p.roles)
 			if round%2 == 1 {
 				slices.Reverse(roles) // neither side always has the warmer machine
@@ -150,12 +154,18 @@ func (b *bench) run(ctx context.Context) (err error) {
 			}
 		}
 	}
-	for _, p := range parts {
-		if b.o.only == "" || b.o.only == p.name {
-			p.figures(b)
-		}
+	for _, p := range b.chosen() {
+		p.figures(b)
 	}
 	return nil
+}
+
+// chosen are the parts that run.
+func (b *bench) chosen() []part {
+	if b.o.only == "" {
+		return parts
+	}
+	return slices.DeleteFunc(slices.Clone(parts), func(p part) bool { return p.name != b.o.only })
 }
 
 func (b *bench) command(ctx context.Context, role string) *exec.Cmd {

@@ -67,7 +67,7 @@ func (s *side) has(ctx context.Context, want int) error {
 
 func (s *side) batches(ctx context.Context) (result, error) {
 	return s.appends(ctx, s.o.records/perBatch, perBatch, s.o.window/perBatch, func(p *client.Producer, _ int) *client.Ticket {
-		return p.Submit(ctx, batch()...)
+		return p.Submit(ctx, batch(perBatch)...)
 	})
 }
 
@@ -121,45 +121,6 @@ func (s *side) emptyCall(ctx context.Context) (result, error) {
 	})
 }
 
-// fill appends the records that are read.
-func (s *side) fill(ctx context.Context) error {
-	p, err := s.c.OpenStream(ctx, s.addr)
-	if err != nil {
-		return err
-	}
-	left := s.o.records
-	err = pipeline(ctx, (left+perBatch-1)/perBatch, s.o.window/perBatch, func(int) *client.Ticket {
-		records := batch()[:min(left, perBatch)]
-		left -= len(records)
-		return p.Submit(ctx, records...)
-	})
-	if err = errors.Join(err, closeProducer(ctx, p)); err != nil {
-		return err
-	}
-	return s.has(ctx, s.o.records)
-}
-
-func (s *side) read(ctx context.Context) (result, error) {
-	if err := s.fill(ctx); err != nil {
-		return result{}, err
-	}
-	m := startMeter()
-	got := 0
-	for r, err := range s.c.Read(ctx, s.addr, client.ReadOptions{}) {
-		if err != nil {
-			return result{}, err
-		}
-		if r.SeqNum != uint64(got) || len(r.Body) != bodyBytes {
-			return result{}, fmt.Errorf("record %d has %d bytes, after %d records", r.SeqNum, len(r.Body), got)
-		}
-		got++
-	}
-	if got != s.o.records {
-		return result{}, fmt.Errorf("%d records were read of %d", got, s.o.records)
-	}
-	return m.done(got), nil
-}
-
 // fence installs one token after another while the producer of the token before appends at full rate, which ends that one.
 func (s *side) fence(ctx context.Context) (result, error) {
 	took := make([]time.Duration, 0, s.o.fences)
@@ -192,7 +153,7 @@ func (s *side) fenceOut(ctx context.Context, installed, next string) (time.Durat
 			if i == 3*flight {
 				close(full)
 			}
-			return p.Submit(ctx, batch()...)
+			return p.Submit(ctx, batch(perBatch)...)
 		})
 	}()
 	select {

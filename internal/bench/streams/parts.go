@@ -10,30 +10,29 @@ import (
 
 const roleServer = "server"
 
-// part is what one -only runs: roles in turn, and the figures that they give.
+// part is what one -only runs: roles once and in turn, and the figures that they give.
 type part struct {
 	name    string
+	once    []string // roles that run once, before the rounds
 	roles   []string
 	figures func(*bench)
 }
 
 var parts = []part{
-	{"batch", []string{"async", "batch100"}, func(b *bench) {
+	{"batch", nil, []string{"async", "batch100"}, func(b *bench) {
 		b.ratio("batch100/async", b.pairs("batch100", "async", result.rate), 5, false)
 	}},
-	{"match", []string{"match-bare", "match"}, func(b *bench) {
+	{"match", nil, []string{"match-bare", "match"}, func(b *bench) {
 		b.ratio("match/bare", b.pairs("match", "match-bare", result.rate), 0.7, false)
 	}},
-	{"p50", []string{"sync", "producer", "one-shot", "empty-call"}, func(b *bench) {
+	{"p50", nil, []string{"sync", "producer", "one-shot", "empty-call"}, func(b *bench) {
 		p50 := func(r result) float64 { return r.P50 }
 		b.ratio("p50/bare", b.pairs("producer", "sync", p50), 3, true)
 		b.ratio("p50/bare-one-shot", b.pairs("one-shot", "sync", p50), 3, true)
 		b.ratio("p50/empty-call", b.pairs("one-shot", "empty-call", p50), 0, true)
 	}},
-	{"read", []string{"read-bare", "read"}, func(b *bench) {
-		b.ratio("read/bare", b.pairs("read", "read-bare", result.rate), 0.7, false)
-	}},
-	{"fence", []string{"fence"}, func(b *bench) {
+	framing(0).part(), framing(100).part(), framing(10).part(), framing(1).part(),
+	{"fence", nil, []string{"fence"}, func(b *bench) {
 		b.ratio("fence/p50-us", b.median("fence", func(r result) float64 { return r.P50 }), 0, true)
 		b.ratio("fence/p99-us", b.median("fence", func(r result) float64 { return r.P99 }), 0, true)
 		b.ratio("fence/returned", b.median("fence", func(r result) float64 { return float64(r.Records) / float64(b.o.fences) }), 1, false)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,7 +29,7 @@ type side struct {
 	nc   *nats.Conn
 	js   jetstream.JetStream
 	c    *client.Client
-	addr string // a stream that was made for this child
+	addr string // a stream that was made for this child, or, for one that reads, a stream that fill made
 }
 
 var roles = map[string]func(*side, context.Context) (result, error){
@@ -40,9 +41,25 @@ var roles = map[string]func(*side, context.Context) (result, error){
 	"producer":   (*side).producer,
 	"one-shot":   (*side).oneShot,
 	"empty-call": (*side).emptyCall,
-	"read-bare":  (*side).bareRead,
-	"read":       (*side).read,
 	"fence":      (*side).fence,
+}
+
+// roleOf is what a child does, and the stream that it reads if it has none of its own.
+func roleOf(name string) (run func(*side, context.Context) (result, error), shared string, ok bool) {
+	if run, ok = roles[name]; ok {
+		return run, "", true
+	}
+	for _, f := range framings {
+		switch name {
+		case f.fill():
+			return func(s *side, ctx context.Context) (result, error) { return s.fill(ctx, f) }, f.addr(), true
+		case f.read():
+			return func(s *side, ctx context.Context) (result, error) { return s.read(ctx, f) }, f.addr(), true
+		case f.bare():
+			return func(s *side, ctx context.Context) (result, error) { return s.bareRead(ctx, f) }, f.addr(), true
+		}
+	}
+	return nil, "", false
 }
 
 // runRole is a child: it prints its result as JSON.
@@ -61,11 +78,11 @@ func runRole(ctx context.Context, o options) (err error) {
 	if o.role == roleServer {
 		return serve(ctx, o)
 	}
-	role, ok := roles[o.role]
+	role, shared, ok := roleOf(o.role)
 	if !ok {
 		return fmt.Errorf("no role %q", o.role)
 	}
-	s := &side{o: o, addr: fmt.Sprintf("nova://bench/%s-%d", o.role, os.Getpid())}
+	s := &side{o: o, addr: cmp.Or(shared, fmt.Sprintf("nova://bench/%s-%d", o.role, os.Getpid()))}
 	if s.nc, err = nats.Connect(o.at.NATS); err != nil {
 		return err
 	}
@@ -76,14 +93,23 @@ func runRole(ctx context.Context, o options) (err error) {
 	if s.c, err = client.New(o.at.Stream); err != nil {
 		return err
 	}
-	if err := s.c.CreateStream(ctx, s.addr, client.StreamConfig{Memory: o.memory}); err != nil {
-		return err
-	}
-	r, err := role(s, ctx)
-	if err = errors.Join(err, s.c.DeleteStream(ctx, s.addr)); err != nil {
+	r, err := s.run(ctx, role, shared == "")
+	if err != nil {
 		return err
 	}
 	return json.NewEncoder(os.Stdout).Encode(r)
+}
+
+// run runs a role, in a stream of its own or one that was there before.
+func (s *side) run(ctx context.Context, role func(*side, context.Context) (result, error), own bool) (r result, err error) {
+	if !own {
+		return role(s, ctx)
+	}
+	if err := s.c.CreateStream(ctx, s.addr, client.StreamConfig{Memory: s.o.memory}); err != nil {
+		return r, err
+	}
+	r, err = role(s, ctx)
+	return r, errors.Join(err, s.c.DeleteStream(ctx, s.addr))
 }
 
 func (s *side) jetStream(opts ...jetstream.JetStreamOpt) (jetstream.JetStream, error) {
@@ -127,8 +153,8 @@ func serve(ctx context.Context, o options) (err error) {
 var body = make([]byte, bodyBytes)
 
 // batch is a batch of its own slice, as a caller has it.
-func batch() []client.Record {
-	records := make([]client.Record, perBatch)
+func batch(n int) []client.Record {
+	records := make([]client.Record, n)
 	for i := range records {
 		records[i].Body = body
 	}

@@ -15,7 +15,8 @@ type Append struct {
 
 // AppendSeen is what the leader knows at its assignment cursor, the one point where batches are admitted.
 type AppendSeen struct {
-	// Leads: the log has acknowledged a write under this leader's epoch, and refused none since.
+	// Leads: the log has acknowledged a write under this leader's epoch, and the leader has neither ended nor been asked to.
+	// While it is in trouble it admits still: what it admits is answered only when the log has it.
 	Leads bool
 	// Installed is the token as of the cursor, Fence the number of the fence that put it there, acknowledged or not.
 	Installed string

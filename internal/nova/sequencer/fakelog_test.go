@@ -44,7 +44,9 @@ type fakeLog struct {
 	late   []func()
 	away   bool // nothing reaches the log, and no answer comes
 	// outdated is how many answers to From are of the log as it began.
-	outdated  int
+	outdated int
+	// newborn is how many answers to Last are of the log before its first frame.
+	newborn   int
 	takeovers int
 }
 
@@ -93,6 +95,10 @@ func (l *fakeLog) Last(context.Context) (jslog.Stored, error) {
 	if l.away {
 		return jslog.Stored{}, errAway
 	}
+	if l.newborn > 0 {
+		l.newborn--
+		return jslog.Stored{}, nil
+	}
 	return l.frames[len(l.frames)-1], nil
 }
 
@@ -115,7 +121,14 @@ func (l *fakeLog) From(_ context.Context, seq uint64) (jslog.Stored, error) {
 	return jslog.Stored{}, nil
 }
 
-func (l *fakeLog) Repair(context.Context) error { return nil }
+// Repair finds that the log has its first frame, and reads it.
+func (l *fakeLog) Repair(ctx context.Context) error {
+	last, err := l.Last(ctx)
+	if err == nil && last.Seq == 0 {
+		err = fmt.Errorf("%w: messages, and no frame", jslog.ErrDamaged)
+	}
+	return err
+}
 
 func (l *fakeLog) Chain(node string, replies func(jslog.Reply)) (Chain, error) {
 	return &fakeChain{l: l, node: node, replies: replies}, nil

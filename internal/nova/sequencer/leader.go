@@ -60,8 +60,23 @@ type Options struct {
 	MaxBytes int
 	// Now is the clock of timestamps; default time.Now.
 	Now func() time.Time
-	// Fenced is called when a fence is in the log, before it is answered; may be nil. It must not block.
-	Fenced func(token string, fence uint64)
+	// Events tell what the leader does.
+	Events Events
+}
+
+// Validate reports the first option that makes no sense.
+func (o Options) Validate() error {
+	switch {
+	case o.Node == "":
+		return errors.New("a leader needs a node name")
+	case o.Window < 0:
+		return fmt.Errorf("a window of %d frames; 0 is the default of %d", o.Window, jslog.DefaultWindow)
+	case o.MaxBytes < 0:
+		return fmt.Errorf("room for %d bytes; 0 is the default of %d", o.MaxBytes, DefaultMaxBytes)
+	case o.AckTimeout < 0 || o.RecoverTimeout < 0:
+		return fmt.Errorf("a negative timeout: %v for one frame, %v to recover; 0 is the default", o.AckTimeout, o.RecoverTimeout)
+	}
+	return nil
 }
 
 // DefaultMaxBytes bounds the records that one leader holds.
@@ -150,8 +165,8 @@ type item struct {
 
 // Start takes the stream over and proves it. ctx bounds only the start.
 func Start(ctx context.Context, log Log, o Options) (*Leader, error) {
-	if o.Node == "" {
-		return nil, errors.New("a leader needs a node name")
+	if err := o.Validate(); err != nil {
+		return nil, err
 	}
 	l := &Leader{log: log, o: o.withDefaults(log.Controls()), wake: make(chan struct{}, 1), ended: make(chan struct{}), nextID: 1}
 	l.bytes = semaphore.NewWeighted(int64(l.o.MaxBytes))
@@ -173,7 +188,11 @@ func Start(ctx context.Context, log Log, o Options) (*Leader, error) {
 func (l *Leader) begin(ctx context.Context) (frame.State, error) {
 	last, err := l.log.Last(ctx)
 	if err == nil && last.Seq == 0 {
-		err = l.log.Repair(ctx)
+		if err = l.log.Repair(ctx); errors.Is(err, jslog.ErrDamaged) {
+			if _, late := l.newest(ctx); late == nil {
+				err = nil // the reads were older than the log
+			}
+		}
 	}
 	if err != nil {
 		return frame.State{}, err

@@ -134,10 +134,10 @@ func (l *Leader) admit(it *item) {
 	switch {
 	case it.stop:
 		l.stopping = true
-	case l.stopping:
-		l.refuse(it, &UnavailableError{Err: ErrStopped})
 	case it.append != nil:
 		l.admitAppend(it)
+	case l.stopping:
+		l.refuse(it, &UnavailableError{Err: ErrStopped})
 	case it.fence != nil && protocol.FenceInstalls(*it.fence, l.cursor.Token):
 		l.admitFence(it)
 	default:
@@ -162,24 +162,29 @@ func standing(f func(Standing, error)) func(frame.State, error) {
 
 func (l *Leader) admitAppend(it *item) {
 	a, done, size := it.append, it.appended, it.size
-	switch protocol.AdmitAppend(a.Append, protocol.AppendSeen{Leads: true, Installed: l.cursor.Token, Fence: l.cursor.Fence, Cursor: l.cursor.Next}) {
+	// A leader that was started has proved its lead, and one that has lost it takes nothing more out of its queue.
+	seen := protocol.AppendSeen{Leads: !l.stopping, Installed: l.cursor.Token, Fence: l.cursor.Fence, Cursor: l.cursor.Next}
+	switch protocol.AdmitAppend(a.Append, seen) {
 	case protocol.AppendAdmitted:
 		l.join(a, waiter{size: size, done: done})
 	case protocol.AppendMissed:
 		match := a.Match
 		l.release(size)
-		l.afterAdmitted(func() { done(Result{Err: &MissedError{Match: match, Tail: position(l.committed)}}) })
+		l.afterAdmitted(func() {
+			done(Result{Err: &MissedError{Match: match, Tail: position(l.committed)}})
+			call(l.o.Events.Missed)
+		})
 	case protocol.AppendFenced:
 		l.release(size)
 		l.prove(func(s frame.State, err error) {
 			if err == nil {
 				err = &FencedError{Installed: s.Token}
+				call(l.o.Events.Refused)
 			}
 			done(Result{Err: err})
 		})
 	default:
-		l.release(size)
-		done(Result{Err: &UnavailableError{Err: ErrSuperseded}})
+		l.refuse(it, &UnavailableError{Err: ErrStopped})
 	}
 }
 
@@ -219,8 +224,8 @@ func (l *Leader) admitFence(it *item) {
 	k := &link{f: frame.Frame{State: l.cursor}, fence: true}
 	done := standing(it.stands)
 	k.after = append(k.after, proof{asked: l.events, writes: true, f: func(s frame.State, err error) {
-		if err == nil && l.o.Fenced != nil {
-			l.o.Fenced(s.Token, s.Fence)
+		if err == nil && l.o.Events.Fenced != nil {
+			l.o.Events.Fenced(s.Token, s.Fence)
 		}
 		done(s, err)
 	}})
@@ -328,6 +333,7 @@ func (l *Leader) complete() {
 		l.release(w.size)
 		w.done(Result{Start: w.start, End: w.end, Tail: tail})
 	}
+	l.tellCommitted(k)
 	for _, p := range k.after {
 		var err error
 		if !protocol.ProofCovers(protocol.Proof{Sent: k.sent}, p.asked) {
@@ -342,6 +348,9 @@ func (l *Leader) abandon(k *link, indefinite bool, why error) {
 	for _, w := range k.appends {
 		l.release(w.size)
 		w.done(Result{Err: &UnavailableError{Err: why, Indefinite: indefinite}})
+	}
+	if indefinite && len(k.appends) > 0 && l.o.Events.Indefinite != nil {
+		l.o.Events.Indefinite(len(k.appends))
 	}
 	for _, p := range k.after {
 		p.f(l.committed, &UnavailableError{Err: why, Indefinite: indefinite && p.writes})

@@ -19,7 +19,7 @@ func (l *Leader) lead(ctx context.Context) (frame.State, error) {
 	if err != nil {
 		return frame.State{}, err
 	}
-	last, err := l.log.Last(ctx)
+	last, err := l.newest(ctx)
 	if err != nil {
 		return frame.State{}, err
 	}
@@ -44,6 +44,26 @@ func (l *Leader) lead(ctx context.Context) (frame.State, error) {
 	}
 	l.epoch, l.slot, l.last = epoch, 0, r.Seq
 	return state, nil
+}
+
+// newest is the newest frame. A log that is led has one: its creation, or begin, has written it, so that a read which finds
+// none is of an older log, and is repeated within AckTimeout.
+func (l *Leader) newest(ctx context.Context) (jslog.Stored, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.o.AckTimeout)
+	defer cancel()
+	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		last, err := l.log.Last(ctx)
+		if err != nil || last.Seq > 0 {
+			return last, err
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return last, fmt.Errorf("an outdated read: the log shows no frame, and it has one: %w", ctx.Err())
+		}
+	}
 }
 
 // await waits for the answer to one message, and drops others: they are of messages that are settled in another way.
@@ -77,6 +97,10 @@ func (l *Leader) recover() error {
 	if l.stuck.IsZero() {
 		l.stuck = time.Now()
 	}
+	began := time.Now()
+	if l.o.Events.Recovering != nil {
+		l.o.Events.Recovering(l.troubled)
+	}
 	ctx, cancel := context.WithDeadline(context.Background(), l.stuck.Add(l.o.RecoverTimeout))
 	defer cancel()
 	why := l.troubled
@@ -94,6 +118,9 @@ func (l *Leader) recover() error {
 				l.tries++
 			}
 			l.signal()
+			if l.o.Events.Recovered != nil {
+				l.o.Events.Recovered(time.Since(began))
+			}
 			return nil
 		case errors.Is(err, ErrSuperseded), errors.Is(err, jslog.ErrDamaged), errors.Is(err, jslog.ErrNotFound):
 			return errors.Join(err, why)

@@ -44,6 +44,9 @@ type Batch struct {
 	// Match, when not nil, is the revision that the log's last message must have, of whatever key: else a *MatchError.
 	// 0 is a log that never held a message.
 	Match *uint64
+	// Fence, when not 0, is the revision of the fence record that has to stand: else a *FenceMovedError, before anything
+	// else that is refused. It needs a Fencer. The operations have none of their own.
+	Fence uint64
 }
 
 // Batcher writes batches. A Bucket that can do so has it too; it is not a part of Bucket, since not each can.
@@ -77,8 +80,11 @@ func (b Batch) Validate() error {
 }
 
 func (o *BatchOp) validate() error {
-	if err := ValidKey(o.Key); err != nil {
+	if err := WritableKey(o.Key); err != nil {
 		return err
+	}
+	if o.Put.Fence != 0 {
+		return errors.New("a fence is the batch's, not an operation's")
 	}
 	switch o.Kind {
 	case BatchPut, BatchCreate, BatchUpdate:

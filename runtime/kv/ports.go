@@ -129,13 +129,14 @@ type Reader interface {
 	// Entry is the key's last message, tombstones included, for writers that need its version; ErrKeyNotFound when the
 	// log holds none.
 	Entry(ctx context.Context, key string) (Entry, error)
-	// Keys lists the keys in scope that have a value, in no order; at most one error, last.
+	// Keys lists the keys in scope that have a value, in no order and without those that are Reserved; at most one error, last.
 	Keys(ctx context.Context, scope Scope) iter.Seq2[KeyVersion, error]
 	// LastVersions lists the last message of each key in scope, tombstones too, without values and in no order; at most one
 	// error, last. It is complete: everything that the log held when it began, and still holds, is in it. A key that is
 	// written meanwhile may come again, with the later version later.
 	LastVersions(ctx context.Context, scope Scope) iter.Seq2[KeyVersion, error]
-	// Scan lists the entries in scope that have a value, in no order; at most one error, last.
+	// Scan lists the entries in scope that have a value, in no order and without those that are Reserved; at most one error,
+	// last.
 	Scan(ctx context.Context, scope Scope) iter.Seq2[Entry, error]
 }
 
@@ -145,6 +146,8 @@ type PutOptions struct {
 	TTL time.Duration
 	// ContentType is sent as the message's Content-Type header when not "".
 	ContentType string
+	// Fence, when not 0, is the revision of the fence record that has to stand: else a *FenceMovedError. It needs a Fencer.
+	Fence uint64
 }
 
 // DeleteOptions are a delete's extras.
@@ -153,10 +156,12 @@ type DeleteOptions struct {
 	At Version
 	// Purge removes the key's history too.
 	Purge bool
+	// Fence is as that of PutOptions.
+	Fence uint64
 }
 
 // Writer writes a bucket. Each call is one message, acknowledged by the leader; on a timeout it may or may not have
-// been written, and the error says so.
+// been written, and the error says so. A key that is Reserved is refused.
 type Writer interface {
 	Put(ctx context.Context, key string, value []byte, o PutOptions) (Version, error)
 	// Create writes only when the key has no value: else an *ExistsError.

@@ -42,6 +42,9 @@ func checkPrefix(p string) error {
 	if p[0] == '.' {
 		return &KeyError{Key: p, Detail: "a key can't begin with '.', so this prefix matches nothing"}
 	}
+	if strings.HasPrefix(p, reservedToken+".") {
+		return &KeyError{Key: p, Detail: "these keys are kept for fold itself, so this prefix matches nothing"}
+	}
 	for i := range len(p) {
 		if !isKeyByte(p[i]) {
 			return &KeyError{Key: p, Detail: fmt.Sprintf("%q can't stand in a key, so this prefix matches nothing", p[i])}
@@ -147,6 +150,17 @@ func ValidKey(key string) error {
 		if key[i] == '.' && key[i-1] == '.' {
 			return &KeyError{Key: key, Detail: `a key can't hold ".."`}
 		}
+	}
+	return nil
+}
+
+// WritableKey checks a key as ValidKey does, and that it is not Reserved.
+func WritableKey(key string) error {
+	if err := ValidKey(key); err != nil {
+		return err
+	}
+	if Reserved(key) {
+		return &KeyError{Key: key, Detail: fmt.Sprintf("keys that begin with the token %q are kept for fold itself", reservedToken)}
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,15 +38,15 @@ func (b *Bucket) writeBatch(ctx context.Context, batch kv.Batch) (kv.Version, er
 		return kv.Version{}, err
 	}
 	n := len(batch.Ops)
-	if n > b.cfg.MaxBatch {
-		return kv.Version{}, &kv.BatchSizeError{Ops: n, Limit: b.cfg.MaxBatch}
-	}
-	expect := make([]uint64, n)
+	s := sending{name: "write batch", batch: batch, expect: make([]uint64, n)}
 	for i := range batch.Ops {
 		var err error
-		if expect[i], err = decisionOf(&batch.Ops[i])(expectAny, nil); err != nil {
+		if s.expect[i], err = decisionOf(&batch.Ops[i])(expectAny, nil); err != nil {
 			return kv.Version{}, &kv.BatchError{Index: i, Key: batch.Ops[i].Key, Err: err}
 		}
+	}
+	if limit := b.cfg.MaxBatch - s.lead(); n > limit {
+		return kv.Version{}, &kv.BatchSizeError{Ops: n, Limit: limit}
 	}
 	if n == 0 {
 		return kv.Version{}, nil
@@ -59,24 +60,67 @@ func (b *Bucket) writeBatch(ctx context.Context, batch kv.Batch) (kv.Version, er
 	if err := b.takesBatches(ctx); err != nil {
 		return kv.Version{}, err
 	}
+	return b.send(ctx, lookup, &s)
+}
+
+// sending is a batch that is sent until it is stored or refused for good.
+type sending struct {
+	name  string
+	batch kv.Batch
+	// expect is the revision that each operation's key must have, or expectAny.
+	expect []uint64
+	check  fenceCheck
+	// forever: the messages outlive the bucket's max age.
+	forever bool
+}
+
+// carrier is the operation whose message carries the check of the fence: one that asks for no revision of its key, since
+// a message asks for one at most. -1 is that all do.
+func (s *sending) carrier() int { return slices.Index(s.expect, expectAny) }
+
+// lead is how many messages come before those of the operations: one that carries the check where none of them can. It is
+// written to a key of its own, that nobody reads.
+func (s *sending) lead() int {
+	if s.batch.Fence != 0 && len(s.batch.Ops) > 0 && s.carrier() < 0 {
+		return 1
+	}
+	return 0
+}
+
+// send sends the batch to a bucket that is open and takes batches. lookup bounds the look for a batch whose answer is lost.
+func (b *Bucket) send(ctx, lookup context.Context, s *sending) (kv.Version, error) {
 	wait := writeWaitFirst
 	for attempt := 1; ; attempt++ {
-		last, err := b.publishBatch(ctx, lookup, batch, expect)
+		s.check = b.checkOf(s.batch.Fence)
+		last, err := b.publishBatch(ctx, lookup, s)
 		if err == nil {
 			return kv.Revision(last), nil
 		}
-		again, err := b.batchRefused(ctx, batch, expect, err)
+		again, err := b.batchRefused(ctx, s, err)
 		if !again {
 			return kv.Version{}, err
 		}
 		if attempt == writeAttempts {
-			return kv.Version{}, fmt.Errorf("nothing stored after %d attempts: %w", attempt, err)
+			return kv.Version{}, &kv.NotWrittenError{Op: s.name, Attempts: attempt, Err: err}
 		}
 		if err := pause(ctx, wait); err != nil {
 			return kv.Version{}, fmt.Errorf("nothing stored: %w", err)
 		}
 		wait = min(2*wait, writeWaitMost)
 	}
+}
+
+// writeOne is a single write that asks for its key's revision and for a fence record: two messages in one batch.
+func (b *Bucket) writeOne(ctx context.Context, name string, op kv.BatchOp, fence uint64) (kv.Version, error) {
+	last, err := b.writeBatch(ctx, kv.Batch{Ops: []kv.BatchOp{op}, Fence: fence})
+	if err == nil {
+		return last, nil
+	}
+	var of *kv.BatchError
+	if errors.As(err, &of) {
+		err = of.Err
+	}
+	return kv.Version{}, fmt.Errorf("%s: %w", name, err)
 }
 
 // decisionOf is under which revision an operation writes.
@@ -108,19 +152,19 @@ func (b *Bucket) takesBatches(ctx context.Context) error {
 		}
 	}
 	if !info.Config.AllowAtomicPublish {
-		return b.noBatches(nil)
+		return b.noBatches("write batch", nil)
 	}
 	b.batchesOn.Store(connection)
 	return nil
 }
 
-func (b *Bucket) noBatches(cause error) error {
+func (b *Bucket) noBatches(op string, cause error) error {
 	detail := fmt.Sprintf("bucket %q does not take atomic batches", b.name)
 	if cause != nil {
 		detail += ": " + cause.Error()
 	}
 	return &kv.UnsupportedError{
-		Op: "write batch", Setting: "AtomicPublish", Detail: detail,
+		Op: op, Setting: "AtomicPublish", Detail: detail,
 		Advice: "open the bucket with natskv.BucketConfig.TurnOnAtomicPublish, or run `nats stream edit " + b.stream +
 			" --allow-batch`; it needs nats-server 2.12",
 	}
@@ -128,7 +172,7 @@ func (b *Bucket) noBatches(cause error) error {
 
 // refusedBatch is an answer that says that nothing of a batch was stored.
 type refusedBatch struct {
-	index int  // of the operation whose message it was
+	index int  // of the operation whose message it was; -1 is the one before them
 	begun bool // the server had taken the first message
 	err   error
 }
@@ -137,16 +181,17 @@ func (e *refusedBatch) Error() string { return e.err.Error() }
 
 func (e *refusedBatch) Unwrap() error { return e.err }
 
-// batchRefused says what became of a batch, and whether to send it again, under the revisions that it sets in expect. A
+// batchRefused says what became of a batch, and whether to send it again, under the revisions that it sets in s.expect. A
 // refusal by revision is never believed by itself, see Bucket.write.
-func (b *Bucket) batchRefused(ctx context.Context, batch kv.Batch, expect []uint64, err error) (again bool, _ error) {
+func (b *Bucket) batchRefused(ctx context.Context, s *sending, err error) (again bool, _ error) {
+	batch := s.batch
 	var refused *refusedBatch
 	if !errors.As(err, &refused) {
 		return false, err
 	}
 	switch apiCode(err) {
 	case codeWrongLastSeq:
-		if now := b.decideAgain(ctx, batch, expect); now != nil {
+		if now := b.decideAgain(ctx, s); now != nil {
 			return false, now
 		}
 		return true, err
@@ -159,7 +204,7 @@ func (b *Bucket) batchRefused(ctx context.Context, batch kv.Batch, expect []uint
 		return false, fmt.Errorf("%w: %w", kv.ErrBatchAbandoned, err)
 	case codeBatchesOff:
 		b.batchesOn.Store(0)
-		return false, b.noBatches(err)
+		return false, b.noBatches(s.name, err)
 	case codeBatchTooLarge:
 		return false, &kv.BatchSizeError{Ops: len(batch.Ops), Limit: statedLimit(err)}
 	case codeTTLDisabled, codeTTLInvalid:
@@ -170,12 +215,12 @@ func (b *Bucket) batchRefused(ctx context.Context, batch kv.Batch, expect []uint
 	if errors.Is(err, nats.ErrNoResponders) {
 		return false, fmt.Errorf("nothing stored: no stream listens: %w", errors.Join(kv.ErrBucketNotFound, err))
 	}
-	if refused.index < len(batch.Ops)-1 {
+	if refused.index >= 0 && refused.index < len(batch.Ops)-1 {
 		err = fmt.Errorf("nothing stored: %w", asBucketError(b.name, refused.err))
 		return false, &kv.BatchError{Index: refused.index, Key: batch.Ops[refused.index].Key, Err: err}
 	}
 	// The answer to the last message is about all of them.
-	if refused.mayBeStored() {
+	if refused.index >= 0 && refused.mayBeStored() {
 		return false, outcomeUnknown(batch.Ops, asBucketError(b.name, refused.err))
 	}
 	return false, fmt.Errorf("nothing stored: %w", asBucketError(b.name, refused.err))
@@ -189,7 +234,11 @@ func (e *refusedBatch) mayBeStored() bool {
 }
 
 func outcomeUnknown(ops []kv.BatchOp, err error) error {
-	return &OutcomeUnknownError{Op: fmt.Sprintf("%d operations from", len(ops)), Key: ops[0].Key, Err: err}
+	what := "write"
+	if len(ops) > 1 {
+		what = fmt.Sprintf("%d operations from", len(ops))
+	}
+	return &OutcomeUnknownError{Op: what, Key: ops[0].Key, Err: err}
 }
 
 // blame is a refusal whose operation the server does not name: the first of the kind that it checks for.
@@ -216,46 +265,41 @@ func statedLimit(err error) int {
 }
 
 // decideAgain reads what the batch asked of the log and of its keys. An error says what has moved; nil is that the batch
-// may be sent again.
-func (b *Bucket) decideAgain(ctx context.Context, batch kv.Batch, expect []uint64) error {
-	if batch.Match != nil {
+// may be sent again. The fence comes first: who is locked out is never told to try another revision.
+func (b *Bucket) decideAgain(ctx context.Context, s *sending) error {
+	if s.check.asked() {
+		if err := b.checkMoved(ctx, s.check); err != nil {
+			return err
+		}
+	}
+	ops := s.batch.Ops
+	if want := s.batch.Match; want != nil {
 		info, err := b.api.streamInfo(ctx, b.stream)
 		if err != nil {
 			return fmt.Errorf("refused by revision, and the log can't be read: %w", asBucketError(b.name, err))
 		}
-		if got := info.State.LastSeq; got != *batch.Match {
-			return &kv.MatchError{Bucket: b.name, Want: *batch.Match, Got: got}
+		if got := info.State.LastSeq; got != *want {
+			return &kv.MatchError{Bucket: b.name, Want: *want, Got: got}
 		}
 	}
-	errs := make([]error, len(batch.Ops))
+	errs := make([]error, len(ops))
 	free := make(chan struct{}, batchReads)
 	var wg sync.WaitGroup
-	for i := range batch.Ops {
-		if expect[i] == expectAny {
+	for i := range ops {
+		if s.expect[i] == expectAny {
 			continue
 		}
 		free <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-free }()
-			expect[i], errs[i] = b.decideOne(ctx, &batch.Ops[i], expect[i])
+			s.expect[i], errs[i] = b.decideOne(ctx, ops[i].Key, decisionOf(&ops[i]), s.expect[i])
 		})
 	}
 	wg.Wait()
 	for i, err := range errs {
 		if err != nil {
-			return &kv.BatchError{Index: i, Key: batch.Ops[i].Key, Err: err}
+			return &kv.BatchError{Index: i, Key: ops[i].Key, Err: err}
 		}
 	}
 	return nil
-}
-
-func (b *Bucket) decideOne(ctx context.Context, op *kv.BatchOp, refused uint64) (uint64, error) {
-	now, found, err := b.entry(ctx, op.Key)
-	if err != nil {
-		return refused, fmt.Errorf("refused by revision, and the key can't be read: %w", err)
-	}
-	if !found {
-		return decisionOf(op)(refused, nil)
-	}
-	return decisionOf(op)(refused, &now)
 }

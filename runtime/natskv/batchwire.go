@@ -38,6 +38,7 @@ type outgoing struct {
 	b     *Bucket
 	id    string
 	ops   []kv.BatchOp
+	lead  int // messages before those of the operations
 	msgs  []*nats.Msg
 	inbox string
 	sub   *nats.Subscription
@@ -45,9 +46,9 @@ type outgoing struct {
 
 // publishBatch sends the batch once and reads the acknowledgement, which is the last operation's revision. What the
 // server refused is a *refusedBatch. lookup bounds the look for a batch whose answer is lost.
-func (b *Bucket) publishBatch(ctx, lookup context.Context, batch kv.Batch, expect []uint64) (last uint64, err error) {
-	o := &outgoing{b: b, id: nuid.Next(), ops: batch.Ops, inbox: b.api.nc.NewInbox() + "."}
-	if err := o.build(batch.Match, expect); err != nil {
+func (b *Bucket) publishBatch(ctx, lookup context.Context, s *sending) (last uint64, err error) {
+	o := &outgoing{b: b, id: nuid.Next(), ops: s.batch.Ops, lead: s.lead(), inbox: b.api.nc.NewInbox() + "."}
+	if err := o.build(s); err != nil {
 		return 0, err
 	}
 	ctx, stop := b.api.whileConnected(ctx)
@@ -73,33 +74,55 @@ func (b *Bucket) publishBatch(ctx, lookup context.Context, batch kv.Batch, expec
 }
 
 // build makes all messages, so that nothing is sent of a batch that has one too large.
-func (o *outgoing) build(match *uint64, expect []uint64) error {
+func (o *outgoing) build(s *sending) error {
 	limit := o.b.api.nc.MaxPayload()
-	for i := range o.ops {
-		op := &o.ops[i]
-		h := nats.Header{}
-		if op.Kind == kv.BatchDelete {
-			_, h = deleteHeader(op.Purge)
-		} else if extras := putHeader(op.Put); extras != nil {
-			h = extras
+	n := o.lead + len(o.ops)
+	carrier := s.carrier()
+	for number := 1; number <= n; number++ {
+		i := number - 1 - o.lead
+		h, key, value := nats.Header{}, "", proofValue
+		if i < 0 {
+			key = kv.CheckKey(s.check.key)
+			s.check.set(o.b, h, expectAny)
+		} else {
+			op := &o.ops[i]
+			key, value = op.Key, op.Value
+			h = opHeader(op)
+			var check fenceCheck
+			if i == carrier {
+				check = s.check
+			}
+			check.set(o.b, h, s.expect[i])
+		}
+		if s.forever {
+			h[headerTTL] = []string{ttlNever}
 		}
 		h[headerBatchID] = []string{o.id}
-		h[headerBatchSeq] = []string{strconv.Itoa(i + 1)}
-		if i == 0 && match != nil {
-			h[headerExpectedLast] = []string{strconv.FormatUint(*match, 10)}
+		h[headerBatchSeq] = []string{strconv.Itoa(number)}
+		if number == 1 && s.batch.Match != nil {
+			h[headerExpectedLast] = []string{strconv.FormatUint(*s.batch.Match, 10)}
 		}
-		if expect[i] != expectAny {
-			h[headerExpectedSeq] = []string{strconv.FormatUint(expect[i], 10)}
-		}
-		if i == len(o.ops)-1 {
+		if number == n {
 			h[headerBatchCommit] = []string{batchCommit}
 		}
-		if size := headerSize(h) + int64(len(op.Value)); size > limit {
-			return &kv.BatchError{Index: i, Key: op.Key, Err: fmt.Errorf("message of %d bytes, the server takes %d: %w", size, limit, nats.ErrMaxPayload)}
+		if size := headerSize(h) + int64(len(value)); size > limit {
+			return &kv.BatchError{Index: i, Key: key, Err: fmt.Errorf("message of %d bytes, the server takes %d: %w", size, limit, nats.ErrMaxPayload)}
 		}
-		o.msgs = append(o.msgs, &nats.Msg{Subject: o.b.putPrefix + op.Key, Reply: o.inbox + strconv.Itoa(i+1), Header: h, Data: op.Value})
+		o.msgs = append(o.msgs, &nats.Msg{Subject: o.b.putPrefix + key, Reply: o.inbox + strconv.Itoa(number), Header: h, Data: value})
 	}
 	return nil
+}
+
+// opHeader is what an operation is on the wire, without what it asks for.
+func opHeader(op *kv.BatchOp) nats.Header {
+	h := putHeader(op.Put)
+	if op.Kind == kv.BatchDelete {
+		_, h = deleteHeader(op.Purge)
+	}
+	if h == nil {
+		h = nats.Header{}
+	}
+	return h
 }
 
 // headerSize is what a header takes of a message.
@@ -177,7 +200,7 @@ func (o *outgoing) answer(ctx context.Context, until int) (seq uint64, err error
 	for {
 		msg, err := o.sub.NextMsgWithContext(ctx)
 		if errors.Is(err, nats.ErrNoResponders) { // to one of the messages, and without it the batch is not whole
-			return 0, &refusedBatch{index: until - 1, begun: until > 1, err: err}
+			return 0, &refusedBatch{index: until - 1 - o.lead, begun: until > 1, err: err}
 		}
 		if err != nil {
 			if cause := context.Cause(ctx); cause != nil {
@@ -198,7 +221,7 @@ func (o *outgoing) answer(ctx context.Context, until int) (seq uint64, err error
 
 func (o *outgoing) read(number int, msg *nats.Msg) (uint64, error) {
 	last := number == len(o.msgs)
-	refused := &refusedBatch{index: number - 1, begun: number > 1}
+	refused := &refusedBatch{index: number - 1 - o.lead, begun: number > 1}
 	if len(msg.Data) == 0 && !last {
 		return 0, nil
 	}
@@ -250,5 +273,5 @@ func (o *outgoing) owns(msg storedMsg, index int) bool {
 		return false
 	}
 	h, err := nats.DecodeHeadersMsg(msg.Header)
-	return err == nil && first(h, headerBatchID) == o.id && first(h, headerBatchSeq) == strconv.Itoa(index+1)
+	return err == nil && first(h, headerBatchID) == o.id && first(h, headerBatchSeq) == strconv.Itoa(index+1+o.lead)
 }

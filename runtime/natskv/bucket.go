@@ -36,6 +36,8 @@ type Bucket struct {
 
 	// batchesOn numbers the connection over which the stream said last that it takes batches; 0 for none.
 	batchesOn atomic.Uint64
+	// checks counts the checks of the fence record that were sent.
+	checks atomic.Uint64
 }
 
 var _ kv.Bucket = (*Bucket)(nil)

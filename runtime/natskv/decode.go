@@ -18,6 +18,7 @@ const (
 	headerTTL          = "Nats-TTL"
 	headerRollup       = "Nats-Rollup"
 	headerExpectedSeq  = "Nats-Expected-Last-Subject-Sequence"
+	headerExpectedOf   = "Nats-Expected-Last-Subject-Sequence-Subject"
 	headerStatus       = "Status"
 	headerDescription  = "Description"
 

@@ -13,12 +13,12 @@ import (
 // listStall is how long a listing waits for its next delivery or word of the server.
 const listStall = 30 * time.Second
 
-// Keys lists the keys in scope that have a value, without their values. A key that is written while it is listed may
+// Keys lists the keys in scope that have a value and are not kv.Reserved, without their values. A key that is written while it is listed may
 // come again, with the later version later.
 func (b *Bucket) Keys(ctx context.Context, scope kv.Scope) iter.Seq2[kv.KeyVersion, error] {
 	return func(yield func(kv.KeyVersion, error) bool) {
 		err := b.list(ctx, scope, openKeys, func(u *kv.Update) bool {
-			return u.Op != kv.OpPut || yield(kv.KeyVersion{Key: u.Key, Version: u.Version, Op: u.Op, UnixNano: u.UnixNano}, nil)
+			return u.Op != kv.OpPut || kv.Reserved(u.Key) || yield(kv.KeyVersion{Key: u.Key, Version: u.Version, Op: u.Op, UnixNano: u.UnixNano}, nil)
 		})
 		if err != nil {
 			yield(kv.KeyVersion{}, fmt.Errorf("list keys: %w", err))
@@ -38,12 +38,12 @@ func (b *Bucket) LastVersions(ctx context.Context, scope kv.Scope) iter.Seq2[kv.
 	}
 }
 
-// Scan lists the entries in scope that have a value. A key that is written while it is listed may come again, with the
+// Scan lists the entries in scope that have a value and are not kv.Reserved. A key that is written while it is listed may come again, with the
 // later version later.
 func (b *Bucket) Scan(ctx context.Context, scope kv.Scope) iter.Seq2[kv.Entry, error] {
 	return func(yield func(kv.Entry, error) bool) {
 		err := b.list(ctx, scope, openEntries, func(u *kv.Update) bool {
-			return u.Op != kv.OpPut || yield(kv.Entry{Update: *u}, nil)
+			return u.Op != kv.OpPut || kv.Reserved(u.Key) || yield(kv.Entry{Update: *u}, nil)
 		})
 		if err != nil {
 			yield(kv.Entry{}, fmt.Errorf("scan: %w", err))

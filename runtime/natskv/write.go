@@ -25,27 +25,37 @@ const expectAny = ^uint64(0)
 
 // Put writes the key's value whatever is there.
 func (b *Bucket) Put(ctx context.Context, key string, value []byte, o kv.PutOptions) (kv.Version, error) {
-	return b.write(ctx, "put", key, value, putHeader(o), func(uint64, *kv.Entry) (uint64, error) { return expectAny, nil })
+	return b.write(ctx, "put", key, value, putHeader(o), atAny, o.Fence)
 }
 
 // Create writes only when the key has no value: never written, deleted, purged, or aged out.
 func (b *Bucket) Create(ctx context.Context, key string, value []byte, o kv.PutOptions) (kv.Version, error) {
-	return b.write(ctx, "create", key, value, putHeader(o), createOf(key))
+	if fence := o.Fence; fence != 0 {
+		o.Fence = 0
+		return b.writeOne(ctx, "create", kv.BatchOp{Kind: kv.BatchCreate, Key: key, Value: value, Put: o}, fence)
+	}
+	return b.write(ctx, "create", key, value, putHeader(o), createOf(key), 0)
 }
 
 // Update writes only when the key's version is at; unknown asks that the key was never written.
 func (b *Bucket) Update(ctx context.Context, key string, value []byte, at kv.Version, o kv.PutOptions) (kv.Version, error) {
-	return b.write(ctx, "update", key, value, putHeader(o), expectAt(key, at))
+	if fence := o.Fence; fence != 0 {
+		o.Fence = 0
+		return b.writeOne(ctx, "update", kv.BatchOp{Kind: kv.BatchUpdate, Key: key, Value: value, At: at, Put: o}, fence)
+	}
+	return b.write(ctx, "update", key, value, putHeader(o), expectAt(key, at), 0)
 }
 
 // Delete writes a delete marker, under the version that o asks for.
 func (b *Bucket) Delete(ctx context.Context, key string, o kv.DeleteOptions) (kv.Version, error) {
 	op, h := deleteHeader(o.Purge)
-	decide := atAny
-	if !o.At.IsUnknown() {
-		decide = expectAt(key, o.At)
+	switch {
+	case o.At.IsUnknown():
+		return b.write(ctx, op, key, nil, h, atAny, o.Fence)
+	case o.Fence != 0:
+		return b.writeOne(ctx, op, kv.BatchOp{Kind: kv.BatchDelete, Key: key, At: o.At, Purge: o.Purge}, o.Fence)
 	}
-	return b.write(ctx, op, key, nil, h, decide)
+	return b.write(ctx, op, key, nil, h, expectAt(key, o.At), 0)
 }
 
 // deleteHeader is what a delete is on the wire, and its name.
@@ -94,9 +104,10 @@ func expectAt(key string, at kv.Version) decision {
 }
 
 // write sends one message until the leader stores it or refuses it for good. A refusal by revision is never believed
-// by itself: the leader is read again, and only a revision that has moved is a conflict.
-func (b *Bucket) write(ctx context.Context, op, key string, value []byte, h nats.Header, decide decision) (kv.Version, error) {
-	if err := kv.ValidKey(key); err != nil {
+// by itself: the leader is read again, and only a revision that has moved is a conflict. A message asks for one revision at
+// most: that of its key, or with a fence that of the fence record.
+func (b *Bucket) write(ctx context.Context, op, key string, value []byte, h nats.Header, decide decision, fence uint64) (kv.Version, error) {
+	if err := kv.WritableKey(key); err != nil {
 		return kv.Version{}, fmt.Errorf("%s: %w", op, err)
 	}
 	ctx, cancel := b.deadline(ctx)
@@ -104,54 +115,63 @@ func (b *Bucket) write(ctx context.Context, op, key string, value []byte, h nats
 	if err := b.ready(ctx); err != nil {
 		return kv.Version{}, fmt.Errorf("%s: %w", op, err)
 	}
+	return b.writeAt(ctx, op, key, value, h, decide, fence)
+}
+
+// writeAt is write to a bucket that is open, reserved keys too.
+func (b *Bucket) writeAt(ctx context.Context, op, key string, value []byte, h nats.Header, decide decision, fence uint64) (kv.Version, error) {
 	expect, err := decide(expectAny, nil)
 	if err != nil {
 		return kv.Version{}, fmt.Errorf("%s: %w", op, err)
 	}
+	check := b.checkOf(fence)
 	wait := writeWaitFirst
 	for attempt := 1; ; attempt++ {
-		seq, err := b.publish(ctx, op, key, value, h, expect)
+		seq, err := b.publish(ctx, op, key, value, check.header(b, h, expect))
 		if err == nil {
 			return kv.Revision(seq), nil
 		}
 		switch apiCode(err) {
 		case codeWrongLastSeq:
-			now, found, readErr := b.entry(ctx, key)
-			if readErr != nil {
-				return kv.Version{}, fmt.Errorf("%s: refused by revision, and the key can't be read: %w", op, errors.Join(err, readErr))
+			var stop error
+			if check.asked() {
+				stop = b.checkMoved(ctx, check)
+			} else {
+				expect, stop = b.decideOne(ctx, key, decide, expect)
 			}
-			current := &now
-			if !found {
-				current = nil
-			}
-			if expect, err = decide(expect, current); err != nil {
-				return kv.Version{}, fmt.Errorf("%s: %w", op, err)
+			if stop != nil {
+				return kv.Version{}, fmt.Errorf("%s: %w", op, stop)
 			}
 		case codeWrongLastSeqConstant, codeLastSeqNotReady:
 		default:
 			return kv.Version{}, b.writeRefused(op, key, err)
 		}
 		if attempt == writeAttempts {
-			return kv.Version{}, fmt.Errorf("%s %q: nothing stored after %d attempts: %w", op, key, attempt, err)
+			return kv.Version{}, &kv.NotWrittenError{Op: op, Key: key, Attempts: attempt, Err: err}
 		}
 		if err := pause(ctx, wait); err != nil {
 			return kv.Version{}, fmt.Errorf("%s %q: nothing stored: %w", op, key, err)
 		}
 		wait = min(2*wait, writeWaitMost)
+		check = b.checkOf(fence)
 	}
 }
 
-// publish sends the message once and reads the acknowledgement.
-func (b *Bucket) publish(ctx context.Context, op, key string, value []byte, h nats.Header, expect uint64) (uint64, error) {
-	msg := &nats.Msg{Subject: b.putPrefix + key, Data: value, Header: h}
-	if expect != expectAny {
-		msg.Header = make(nats.Header, len(h)+1)
-		for name, v := range h {
-			msg.Header[name] = v
-		}
-		msg.Header[headerExpectedSeq] = []string{strconv.FormatUint(expect, 10)}
+// decideOne reads the key that a write was refused on, and has the write decided anew.
+func (b *Bucket) decideOne(ctx context.Context, key string, decide decision, refused uint64) (expect uint64, err error) {
+	now, found, err := b.entry(ctx, key)
+	switch {
+	case err != nil:
+		return refused, fmt.Errorf("refused by revision, and the key can't be read: %w", err)
+	case !found:
+		return decide(refused, nil)
 	}
-	reply, err := b.api.exchange(ctx, msg)
+	return decide(refused, &now)
+}
+
+// publish sends the message once and reads the acknowledgement.
+func (b *Bucket) publish(ctx context.Context, op, key string, value []byte, h nats.Header) (uint64, error) {
+	reply, err := b.api.exchange(ctx, &nats.Msg{Subject: b.putPrefix + key, Data: value, Header: h})
 	if err != nil {
 		if isNoAnswer(err) {
 			return 0, &OutcomeUnknownError{Op: op, Key: key, Err: err}

@@ -34,6 +34,9 @@ func (l *Log) writeBatch(ctx context.Context, b kv.Batch) (kv.Version, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.expire()
+	if err := l.checkFence(b.Fence); err != nil {
+		return kv.Version{}, err
+	}
 	if b.Match != nil && *b.Match != l.last() {
 		return kv.Version{}, &kv.MatchError{Bucket: l.opts.Bucket, Want: *b.Match, Got: l.last()}
 	}

@@ -68,11 +68,11 @@ func (l *Log) Scan(ctx context.Context, scope kv.Scope) iter.Seq2[kv.Entry, erro
 	return l.list(ctx, "scan", scope)
 }
 
-// list lists the entries that have a value.
+// list lists the entries that have a value and are not reserved.
 func (l *Log) list(ctx context.Context, op string, scope kv.Scope) iter.Seq2[kv.Entry, error] {
 	return func(yield func(kv.Entry, error) bool) {
 		for e, err := range l.listAll(ctx, op, scope) {
-			if (err != nil || !e.IsTombstone()) && !yield(e, err) {
+			if (err != nil || !e.IsTombstone() && !kv.Reserved(e.Key)) && !yield(e, err) {
 				return
 			}
 		}
@@ -143,7 +143,7 @@ func (l *Log) Update(ctx context.Context, key string, value []byte, at kv.Versio
 
 // Delete removes the key.
 func (l *Log) Delete(ctx context.Context, key string, o kv.DeleteOptions) (kv.Version, error) {
-	return l.change(ctx, "delete", key, kv.PutOptions{}, func(last *message) (uint64, error) {
+	return l.change(ctx, "delete", key, kv.PutOptions{Fence: o.Fence}, func(last *message) (uint64, error) {
 		if !o.At.IsUnknown() {
 			if err := expect(key, o.At, last); err != nil {
 				return 0, err
@@ -174,7 +174,7 @@ func expect(key string, at kv.Version, last *message) error {
 
 // change checks a write, decides it on the key's last message, and does it, in one step of the log.
 func (l *Log) change(ctx context.Context, op, key string, o kv.PutOptions, do func(last *message) (uint64, error)) (kv.Version, error) {
-	if err := kv.ValidKey(key); err != nil {
+	if err := kv.WritableKey(key); err != nil {
 		return kv.Version{}, fmt.Errorf("%s: %w", op, err)
 	}
 	e, err := l.enter(ctx, PointWrite, op)
@@ -186,6 +186,9 @@ func (l *Log) change(ctx context.Context, op, key string, o kv.PutOptions, do fu
 	l.expire()
 	if o.TTL > 0 && !l.limits.AllowTTL {
 		return kv.Version{}, &kv.UnsupportedError{Op: op, Setting: "allow_msg_ttl", Detail: "the bucket does not take a TTL per message"}
+	}
+	if err := l.checkFence(o.Fence); err != nil {
+		return kv.Version{}, fmt.Errorf("%s: %w", op, err)
 	}
 	rev, err := do(l.lastOf(key))
 	if err != nil {

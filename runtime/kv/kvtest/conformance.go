@@ -61,7 +61,7 @@ type conformanceCase struct {
 
 func unsealed(c Capabilities) bool { return !c.Sealed }
 
-// RunConformance checks that a bucket keeps what package kv promises, batches too where it is a kv.Batcher. Each case gets a target of its own.
+// RunConformance checks that a bucket keeps what package kv promises, batches too where it is a kv.Batcher, and fences where it is a kv.Fencer. Each case gets a target of its own.
 func RunConformance(t *testing.T, newTarget func(t *testing.T) Target) {
 	first := newTarget(t)
 	can := first.Can
@@ -74,6 +74,9 @@ func RunConformance(t *testing.T, newTarget func(t *testing.T) Target) {
 		return
 	}
 	cases := slices.Concat(writeCases, listCases, lastCases, watchCases, resumeCases)
+	if fences(&first) {
+		cases = append(cases, fenceCases...)
+	}
 	if batches(&first) {
 		cases = append(cases, batchCases...)
 	}

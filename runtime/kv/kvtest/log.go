@@ -70,6 +70,7 @@ type message struct {
 	rev     uint64
 	expires int64 // Unix nanoseconds; 0 is never
 	ttl     bool  // the expiry is the message's own, not MaxAge's
+	forever bool
 	fate    fate
 }
 
@@ -174,6 +175,7 @@ type header struct {
 	marker      protocol.MarkerReason
 	rollup      bool
 	ttl         time.Duration
+	forever     bool // a TTL of never: MaxAge does not count
 	contentType string
 }
 
@@ -181,7 +183,7 @@ type header struct {
 func (l *Log) write(key string, value []byte, h header) uint64 {
 	u := kv.Update{Key: key, Value: slices.Clone(value), ContentType: h.contentType, Version: kv.Revision(l.last() + 1), UnixNano: l.tick()}
 	u.Op, u.Reason = meaning(h, len(value) == 0, l.opts.EmptyPutIsTombstone)
-	m := &message{update: u, rev: l.last() + 1}
+	m := &message{update: u, rev: l.last() + 1, forever: h.forever}
 	l.msgs = append(l.msgs, m)
 	if l.live++; l.first == 0 {
 		l.first = 1
@@ -246,7 +248,7 @@ func (l *Log) drop(m *message, how fate) {
 
 func (l *Log) setExpiry(m *message, ttl time.Duration) {
 	m.expires, m.ttl = 0, ttl > 0
-	if l.limits.MaxAge > 0 {
+	if l.limits.MaxAge > 0 && !m.forever {
 		m.expires = m.update.UnixNano + int64(l.limits.MaxAge)
 	}
 	if at := m.update.UnixNano + int64(ttl); ttl > 0 && (m.expires == 0 || at < m.expires) {

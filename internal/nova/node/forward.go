@@ -15,7 +15,6 @@ import (
 	"github.com/typedfold/fold/internal/nova"
 	"github.com/typedfold/fold/internal/nova/frame"
 	"github.com/typedfold/fold/internal/nova/sequencer"
-	"github.com/typedfold/fold/runtime/protocol"
 )
 
 // Headers of what one node asks another one. The body of an append is a frame with one batch.
@@ -24,12 +23,14 @@ const (
 	hdrToken   = "Nova-Token"
 	hdrSession = "Nova-Session"
 	hdrIndex   = "Nova-Index"
+	hdrInbox   = "Nova-Inbox"
 
 	opAppend = "append"
 	opFence  = "fence"
 	opStands = "stands"
 	opOpen   = "open"
 	opBatch  = "batch"
+	opKeep   = "keep"
 	opClose  = "close"
 )
 
@@ -99,161 +100,6 @@ func (a *answer) result() (sequencer.Result, error) {
 		r.Err = &sequencer.UnavailableError{Err: errors.New(a.Text), Indefinite: true}
 	}
 	return r, r.Err
-}
-
-// serving answers other nodes for a stream that this one leads.
-type serving struct {
-	s   *Stream
-	sub *nats.Subscription
-
-	ready  chan struct{} // closed when leader is set, or there is none
-	leader *sequencer.Leader
-
-	mu       sync.Mutex
-	sessions map[string]*served
-	once     sync.Once
-}
-
-// served is a session of another node. Batches come in order, or the session ends.
-type served struct {
-	token string
-	fence uint64
-	next  uint64
-}
-
-func (s *Stream) serve() (*serving, error) {
-	v := &serving{s: s, ready: make(chan struct{}), sessions: map[string]*served{}}
-	sub, err := s.n.nc.Subscribe(s.subject(s.n.id), v.handle)
-	if err != nil {
-		return nil, fmt.Errorf("serve %s: %w", s.log.Addr(), err)
-	}
-	v.sub = sub
-	return v, nil
-}
-
-func (v *serving) begin(l *sequencer.Leader) {
-	v.leader = l
-	v.once.Do(func() { close(v.ready) })
-}
-
-func (v *serving) close(*sequencer.Leader) {
-	v.once.Do(func() { close(v.ready) })
-	_ = v.sub.Unsubscribe() // fails only with the connection
-}
-
-func (v *serving) handle(m *nats.Msg) {
-	<-v.ready
-	l := v.leader
-	if l == nil {
-		respond(m, answerOf(sequencer.Result{}, &sequencer.UnavailableError{Err: sequencer.ErrSuperseded}))
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), v.s.n.o.ForwardTimeout)
-	token := m.Header.Get(hdrToken)
-	switch m.Header.Get(hdrOp) {
-	case opAppend, opBatch:
-		defer cancel()
-		v.append(ctx, l, m)
-	case opClose:
-		defer cancel()
-		v.drop(m)
-	case opFence:
-		go func() {
-			defer cancel()
-			tail, err := l.Fence(ctx, token)
-			respond(m, answerOf(sequencer.Result{Tail: tail}, err))
-		}()
-	case opStands, opOpen:
-		go func() {
-			defer cancel()
-			v.stands(ctx, l, m)
-		}()
-	default:
-		defer cancel()
-		respond(m, answer{Kind: kindInvalid, Text: "unknown operation " + strconv.Quote(m.Header.Get(hdrOp))})
-	}
-}
-
-// drop forgets the session that a message is of.
-func (v *serving) drop(m *nats.Msg) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	delete(v.sessions, m.Header.Get(hdrSession))
-}
-
-// endsSession reports whether a batch was not handed over that others may follow: they must not get into the log without it.
-func endsSession(err error) bool { return err != nil && !errors.Is(err, nova.ErrInvalid) }
-
-func (v *serving) stands(ctx context.Context, l *sequencer.Leader, m *nats.Msg) {
-	st, err := l.Stands(ctx)
-	if m.Header.Get(hdrOp) == opOpen && err == nil {
-		token := m.Header.Get(hdrToken)
-		if err = admits(st, token); err == nil {
-			v.mu.Lock()
-			v.sessions[m.Header.Get(hdrSession)] = &served{token: token, fence: st.Fence}
-			v.mu.Unlock()
-		}
-	}
-	a := answerOf(sequencer.Result{Tail: st.Tail}, err)
-	if err == nil {
-		a.Token, a.Fence = st.Token, st.Fence
-	}
-	respond(m, a)
-}
-
-// admits says why a writer that presents the token can't open a session, if it can't.
-func admits(st sequencer.Standing, token string) error {
-	seen := protocol.AppendSeen{Leads: true, Installed: st.Token, Fence: st.Fence, Cursor: st.Tail.SeqNum}
-	if protocol.AdmitAppend(protocol.Append{Token: token}, seen) != protocol.AppendAdmitted {
-		return &sequencer.FencedError{Installed: st.Token}
-	}
-	return nil
-}
-
-func (v *serving) append(ctx context.Context, l *sequencer.Leader, m *nats.Msg) {
-	a, err := v.parse(m)
-	if err == nil {
-		err = l.Submit(ctx, a, func(r sequencer.Result) { respond(m, answerOf(r, r.Err)) })
-		if a.InSession && endsSession(err) {
-			v.drop(m)
-		}
-	}
-	if err != nil {
-		respond(m, answerOf(sequencer.Result{}, err))
-	}
-}
-
-func (v *serving) parse(m *nats.Msg) (a sequencer.Append, err error) {
-	f, err := frame.Parse(m.Data)
-	if err != nil || len(f.Batches) != 1 {
-		return a, fmt.Errorf("%w: %w", nova.ErrInvalid, errors.Join(err, errors.New("one batch was expected")))
-	}
-	b := &f.Batches[0]
-	a.Records, a.Token, a.HasMatch, a.Match = b.Records, b.Token, b.HasMatch, b.Match
-	if m.Header.Get(hdrOp) == opAppend {
-		return a, nil
-	}
-	index, err := strconv.ParseUint(m.Header.Get(hdrIndex), 10, 64)
-	if err != nil {
-		return a, fmt.Errorf("%w: index of a batch: %w", nova.ErrInvalid, err)
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	s := v.sessions[m.Header.Get(hdrSession)]
-	if s == nil || s.next != index {
-		delete(v.sessions, m.Header.Get(hdrSession))
-		return a, &sequencer.UnavailableError{Err: errors.New("a batch of the session is missing")}
-	}
-	s.next++
-	a.Token, a.InSession, a.SessionFence = s.token, true, s.fence
-	return a, nil
-}
-
-func respond(m *nats.Msg, a answer) {
-	b, err := json.Marshal(a)
-	if err == nil && m.Reply != "" {
-		_ = m.Respond(b) // whoever asked finds out by its deadline
-	}
 }
 
 // remote is a leader at another node.
@@ -329,18 +175,30 @@ func (r remote) Stands(ctx context.Context) (sequencer.Standing, error) {
 }
 
 func (r remote) open(ctx context.Context, token string) (session, error) {
-	id := nuid.Next()
+	f := &forwarded{
+		r: r, id: nuid.Next(), prefix: nats.NewInbox() + ".", waiting: map[uint64]func(sequencer.Result){}, heard: time.Now(),
+		ended: ended{over: make(chan struct{})},
+	}
+	var err error
+	if f.sub, err = r.s.n.nc.Subscribe(f.prefix+"*", f.answered); err != nil {
+		return nil, &sequencer.UnavailableError{Err: err}
+	}
 	m := r.message(opOpen, token, nil)
-	m.Header[hdrSession] = []string{id}
+	m.Header[hdrSession], m.Header[hdrInbox] = []string{f.id}, []string{f.prefix + tellsOver}
 	got, err := r.ask(ctx, m)
+	var result sequencer.Result
+	if err == nil {
+		result, err = got.result()
+	}
 	if err != nil {
+		_ = f.sub.Unsubscribe() // fails only with the connection
 		return nil, err
 	}
-	result, err := got.result()
-	if err != nil {
-		return nil, err
-	}
-	return newForwarded(r, id, result.Tail)
+	f.tail = result.Tail
+	f.mu.Lock()
+	f.timer = time.AfterFunc(r.s.n.o.ForwardTimeout, f.look)
+	f.mu.Unlock()
+	return f, nil
 }
 
 // forwarded is a session whose leader is at another node.
@@ -350,25 +208,23 @@ type forwarded struct {
 	tail   nova.Position
 	prefix string
 	sub    *nats.Subscription
+	ended
 
 	mu      sync.Mutex
 	next    uint64
 	waiting map[uint64]func(sequencer.Result)
 	err     error
 	moved   time.Time // when an answer came last, or a batch was sent to a session without any under way
+	heard   time.Time // when anything came of the leader's node last
+	asked   time.Time // when that was asked whether it knows the session; zero when it has answered
 	timer   *time.Timer
 }
 
-func newForwarded(r remote, id string, tail nova.Position) (*forwarded, error) {
-	f := &forwarded{r: r, id: id, tail: tail, prefix: nats.NewInbox() + ".", waiting: map[uint64]func(sequencer.Result){}}
-	sub, err := r.s.n.nc.Subscribe(f.prefix+"*", f.answered)
-	if err != nil {
-		return nil, &sequencer.UnavailableError{Err: err}
-	}
-	f.sub = sub
-	f.timer = time.AfterFunc(r.s.n.o.ForwardTimeout, f.look)
-	return f, nil
-}
+// What comes to a session's inbox beside the answers to its batches, which are named by their number.
+const (
+	tellsOver = "over" // the session is over
+	tellsKept = "kept" // or not
+)
 
 func (f *forwarded) Tail() nova.Position { return f.tail }
 
@@ -401,10 +257,6 @@ func (f *forwarded) Submit(_ context.Context, records []nova.Record, match *uint
 }
 
 func (f *forwarded) answered(m *nats.Msg) {
-	index, err := strconv.ParseUint(m.Subject[len(f.prefix):], 10, 64)
-	if err != nil {
-		return
-	}
 	var a answer
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
 		a = answer{Kind: kindNothing, Text: errNobody.Error()}
@@ -412,29 +264,51 @@ func (f *forwarded) answered(m *nats.Msg) {
 	} else if err := json.Unmarshal(m.Data, &a); err != nil {
 		a = answer{Kind: kindIndefinite, Text: err.Error()}
 	}
+	r, err := a.result()
+	name := m.Subject[len(f.prefix):]
+	if name == tellsOver || name == tellsKept {
+		f.mu.Lock()
+		f.asked, f.heard = time.Time{}, time.Now()
+		f.mu.Unlock()
+		if err != nil {
+			f.end(err)
+		}
+		return
+	}
+	index, err := strconv.ParseUint(name, 10, 64)
+	if err != nil {
+		return
+	}
 	f.mu.Lock()
 	done := f.waiting[index]
 	delete(f.waiting, index)
 	f.moved = time.Now()
+	f.heard = f.moved
 	f.mu.Unlock()
 	if done != nil {
-		r, _ := a.result()
 		done(r)
 	}
 }
 
-// look ends a session whose leader has answered nothing for too long.
+// look ends a session whose leader has answered nothing for too long, and asks after an idle one now and then: its leader's
+// node may be gone, and with it the word of a fence.
 func (f *forwarded) look() {
-	limit := 2 * f.r.s.n.o.ForwardTimeout
+	timeout := f.r.s.n.o.ForwardTimeout
 	f.mu.Lock()
-	late := len(f.waiting) > 0 && time.Since(f.moved) > limit
+	late := len(f.waiting) > 0 && time.Since(f.moved) > 2*timeout || !f.asked.IsZero() && time.Since(f.asked) > 2*timeout
+	if len(f.waiting) == 0 && f.asked.IsZero() && time.Since(f.heard) > 2*timeout && f.Err() == nil {
+		f.asked = time.Now()
+		m := f.r.message(opKeep, "", nil)
+		m.Header[hdrSession], m.Reply = []string{f.id}, f.prefix+tellsKept
+		_ = f.r.s.n.nc.PublishMsg(m) // without an answer it is late
+	}
 	if f.err == nil && !late {
-		f.timer.Reset(f.r.s.n.o.ForwardTimeout)
+		f.timer.Reset(timeout)
 	}
 	f.mu.Unlock()
 	if late {
 		f.r.s.answers(f.r.node, false)
-		f.fail(fmt.Errorf("node %s has not answered for %v", f.r.node, limit), true)
+		f.fail(fmt.Errorf("node %s has not answered for %v", f.r.node, 2*timeout), true)
 	}
 }
 
@@ -445,14 +319,15 @@ func (f *forwarded) fail(err error, indefinite bool) {
 	}
 	waiting := f.waiting
 	f.waiting = map[uint64]func(sequencer.Result){}
+	f.timer.Stop()
 	f.mu.Unlock()
 	for _, done := range waiting {
 		done(sequencer.Result{Err: &sequencer.UnavailableError{Err: err, Indefinite: indefinite}})
 	}
+	f.end(&sequencer.UnavailableError{Err: err}) // all that was submitted has its answer
 }
 
 func (f *forwarded) Close() {
-	f.timer.Stop()
 	f.fail(errors.New("session closed"), true)
 	_ = f.sub.Unsubscribe()
 	m := f.r.message(opClose, "", nil)

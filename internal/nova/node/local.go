@@ -2,13 +2,17 @@ package node
 
 import (
 	"context"
+	"sync"
 
 	"github.com/typedfold/fold/internal/nova"
 	"github.com/typedfold/fold/internal/nova/sequencer"
 )
 
 // local is a leader here.
-type local struct{ *sequencer.Leader }
+type local struct {
+	*sequencer.Leader
+	v *serving
+}
 
 func (l local) open(ctx context.Context, token string) (session, error) {
 	st, err := l.Stands(ctx)
@@ -18,15 +22,49 @@ func (l local) open(ctx context.Context, token string) (session, error) {
 	if err := admits(st, token); err != nil {
 		return nil, err
 	}
-	return &here{l: l.Leader, token: token, st: st}, nil
+	h := &here{v: l.v, l: l.Leader, token: token, st: st, ended: ended{over: make(chan struct{})}}
+	l.v.mu.Lock()
+	defer l.v.mu.Unlock()
+	if err := l.v.standsUnder(st.Fence); err != nil {
+		return nil, err
+	}
+	l.v.local[h] = struct{}{}
+	return h, nil
+}
+
+// ended says that a session is over, and why.
+type ended struct {
+	once sync.Once
+	over chan struct{}
+	why  error // written before over is closed
+}
+
+func (e *ended) end(why error) {
+	e.once.Do(func() {
+		e.why = why
+		close(e.over)
+	})
+}
+
+func (e *ended) Over() <-chan struct{} { return e.over }
+
+func (e *ended) Err() error {
+	select {
+	case <-e.over:
+		return e.why
+	default:
+		return nil
+	}
 }
 
 // here is a session whose leader is at this node.
 type here struct {
+	v     *serving
 	l     *sequencer.Leader
 	token string
 	st    sequencer.Standing
-	err   error // what ended it
+	err   error // a batch that was not handed over
+	ended
 }
 
 func (h *here) Tail() nova.Position { return h.st.Tail }
@@ -47,4 +85,8 @@ func (h *here) Submit(ctx context.Context, records []nova.Record, match *uint64,
 	return err
 }
 
-func (h *here) Close() {}
+func (h *here) Close() {
+	h.v.mu.Lock()
+	defer h.v.mu.Unlock()
+	delete(h.v.local, h)
+}

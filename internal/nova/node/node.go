@@ -31,8 +31,32 @@ type Options struct {
 	// RetainEvery is how often a leader applies its stream's retention; default 10 s.
 	RetainEvery time.Duration
 	Logger      *slog.Logger // default slog.Default()
-	// Now is the clock of records; default time.Now.
+	// Now is the clock of records, and of their retention; default time.Now.
 	Now func() time.Time
+	// Events tell what the node does.
+	Events Events
+}
+
+// Events tell what a node does; any of them may be nil. They must not block.
+type Events struct {
+	// Led: the node has taken a stream over.
+	Led func(nova.Addr)
+	// LeadEnded: it leads the stream no more; why says whether another node does, or it was handed back.
+	LeadEnded func(a nova.Addr, why error)
+	// Leader is asked, before it leads a stream, for what its leader is to tell to.
+	Leader func(nova.Addr) sequencer.Events
+}
+
+// Validate reports the first option that makes no sense.
+func (o Options) Validate() error {
+	if o.ForwardTimeout < 0 || o.RetainEvery < 0 {
+		return fmt.Errorf("nova node: a negative time: %v to forward, %v between retentions; 0 is the default", o.ForwardTimeout, o.RetainEvery)
+	}
+	leader := sequencer.Options{Node: "node", Window: o.Window, MaxBytes: o.MaxBytes, AckTimeout: o.AckTimeout, RecoverTimeout: o.RecoverTimeout}
+	if err := leader.Validate(); err != nil {
+		return fmt.Errorf("nova node: %w", err)
+	}
+	return nil
 }
 
 // Node serves streams. It is safe for concurrent use.
@@ -52,6 +76,9 @@ type Node struct {
 func New(nc *nats.Conn, js jetstream.JetStream, o Options) (*Node, error) {
 	if nc.Opts.ReconnectBufSize >= 0 {
 		return nil, errors.New("nova node: the connection keeps writes while it is away; make it with nats.ReconnectBufSize(-1)")
+	}
+	if err := o.Validate(); err != nil {
+		return nil, err
 	}
 	o.ForwardTimeout = cmp.Or(o.ForwardTimeout, 5*time.Second)
 	o.RetainEvery = cmp.Or(o.RetainEvery, 10*time.Second)
@@ -129,7 +156,7 @@ func (n *Node) forget(a nova.Addr) {
 	if s == nil {
 		return
 	}
-	if l := s.leading(); l != nil {
+	if l, here := s.leading(); here {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_ = l.Stop(ctx) // its log is gone
@@ -170,8 +197,33 @@ func (n *Node) Close(ctx context.Context) error {
 	return errors.Join(all...)
 }
 
-func (n *Node) leaderOptions() sequencer.Options {
+// Leads is how many streams the node leads.
+func (n *Node) Leads() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	leads := 0
+	for _, s := range n.streams {
+		if _, here := s.leading(); here {
+			leads++
+		}
+	}
+	return leads
+}
+
+func (n *Node) leaderOptions(v *serving) sequencer.Options {
+	var e sequencer.Events
+	if n.o.Events.Leader != nil {
+		e = n.o.Events.Leader(v.s.log.Addr())
+	}
+	told := e.Fenced
+	e.Fenced = func(token string, fence uint64) {
+		v.fenced(token, fence)
+		if told != nil {
+			told(token, fence)
+		}
+	}
 	return sequencer.Options{
 		Node: n.id, Window: n.o.Window, AckTimeout: n.o.AckTimeout, RecoverTimeout: n.o.RecoverTimeout, MaxBytes: n.o.MaxBytes, Now: n.o.Now,
+		Events: e,
 	}
 }

@@ -58,6 +58,11 @@ func stream(t *testing.T, n *Node) *Stream {
 	return s
 }
 
+func leads(s *Stream) bool {
+	_, here := s.leading()
+	return here
+}
+
 func one(text string) sequencer.Append {
 	return sequencer.Append{Records: []nova.Record{{Body: []byte(text)}}}
 }
@@ -65,7 +70,7 @@ func one(text string) sequencer.Append {
 func texts(t *testing.T, s *Stream) []string {
 	t.Helper()
 	var all []string
-	_, err := reader.Read(t.Context(), s.Log(), reader.Start{}, 0, false, func(r reader.Records) error {
+	_, err := reader.Read(t.Context(), s.Log(), reader.Start{}, 0, false, reader.Each(func(r reader.Records) error {
 		if r.First != uint64(len(all)) {
 			return fmt.Errorf("record %d comes after %d records", r.First, len(all))
 		}
@@ -73,7 +78,7 @@ func texts(t *testing.T, s *Stream) []string {
 			all = append(all, string(rec.Body))
 		}
 		return nil
-	})
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +210,7 @@ func TestImpatientCallers(t *testing.T) {
 			t.Errorf("%d of %d requests without an answer count", s.silent, i+1)
 		}
 	}
-	if st, err := s.Stands(t.Context()); err != nil || s.leading() == nil {
+	if st, err := s.Stands(t.Context()); err != nil || !leads(s) {
 		t.Errorf("the node that doesn't answer is not followed: %+v, %v", st, err)
 	}
 }
@@ -256,7 +261,7 @@ func TestLeadAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := sequencer.Start(ctx, sequencer.OfJetStream(s.log), n.leaderOptions())
+	l, err := sequencer.Start(ctx, sequencer.OfJetStream(s.log), n.leaderOptions(v))
 	if err != nil {
 		t.Fatal(err)
 	}

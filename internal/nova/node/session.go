@@ -38,5 +38,12 @@ func (s *Session) Submit(ctx context.Context, records []nova.Record, match *uint
 	return s.s.Submit(ctx, records, match, done)
 }
 
+// Over is closed when no batch of the session can be admitted any more: a fence has superseded it, its leader leads no more,
+// or is not heard of. What was admitted before has been answered, or is yet to be.
+func (s *Session) Over() <-chan struct{} { return s.s.Over() }
+
+// Err is why the session is over: *sequencer.FencedError, *sequencer.UnavailableError; nil while it is not.
+func (s *Session) Err() error { return s.s.Err() }
+
 // Close ends the session. What was submitted is admitted or not as if it had gone on.
 func (s *Session) Close() { s.s.Close() }

@@ -32,17 +32,17 @@ type Stream struct {
 func (s *Stream) Log() *jslog.Log { return s.log }
 
 // leading is the leader, if it is here and lives.
-func (s *Stream) leading() *sequencer.Leader {
+func (s *Stream) leading() (local, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.leader == nil {
-		return nil
+		return local{}, false
 	}
 	select {
 	case <-s.leader.Done():
-		return nil
+		return local{}, false
 	default:
-		return s.leader
+		return local{s.leader, s.serves}, true
 	}
 }
 
@@ -61,6 +61,8 @@ type plane interface {
 type session interface {
 	Submit(ctx context.Context, records []nova.Record, match *uint64, done func(sequencer.Result)) error
 	Tail() nova.Position
+	Over() <-chan struct{}
+	Err() error
 	Close()
 }
 
@@ -117,8 +119,8 @@ const maxSilent = 2
 
 // find is the stream's leader. dead is a node that has just not answered: if the log still names it, this node takes over.
 func (s *Stream) find(ctx context.Context, dead string) (plane, string, error) {
-	if l := s.leading(); l != nil {
-		return local{l}, s.n.id, nil
+	if l, here := s.leading(); here {
+		return l, s.n.id, nil
 	}
 	s.mu.Lock()
 	known := s.remote
@@ -135,8 +137,8 @@ func (s *Stream) find(ctx context.Context, dead string) (plane, string, error) {
 	case <-ctx.Done():
 		return nil, "", &sequencer.UnavailableError{Err: ctx.Err()}
 	}
-	if l := s.leading(); l != nil {
-		return local{l}, s.n.id, nil
+	if l, here := s.leading(); here {
+		return l, s.n.id, nil
 	}
 	now, err := s.log.Leader(ctx)
 	if err != nil {
@@ -152,7 +154,7 @@ func (s *Stream) find(ctx context.Context, dead string) (plane, string, error) {
 	if err != nil {
 		return nil, "", s.unavailable(err)
 	}
-	return local{l}, s.n.id, nil
+	return l, s.n.id, nil
 }
 
 // unavailable keeps what a caller can act on, and makes everything else an error that says that nothing was written. A
@@ -164,33 +166,39 @@ func (s *Stream) unavailable(err error) error {
 	if errors.Is(err, jslog.ErrNotFound) || errors.Is(err, nova.ErrInvalid) {
 		return err
 	}
+	if away := new(sequencer.UnavailableError); errors.As(err, &away) {
+		err = away.Err // it says so once
+	}
 	return &sequencer.UnavailableError{Err: err}
 }
 
 // lead takes the stream over. Whoever looks for the leader finds it answering: it serves before the log names it.
-func (s *Stream) lead(ctx context.Context) (*sequencer.Leader, error) {
+func (s *Stream) lead(ctx context.Context) (local, error) {
 	s.mu.Lock()
 	ended := s.serves
 	s.mu.Unlock()
 	if ended != nil {
-		ended.close(nil) // both would answer the same request, and the one that has ended would say that nothing was written
+		ended.close() // both would answer the same request, and the one that has ended would say that nothing was written
 	}
 	v, err := s.serve()
 	if err != nil {
-		return nil, err
+		return local{}, err
 	}
-	l, err := sequencer.Start(ctx, sequencer.OfJetStream(s.log), s.n.leaderOptions())
+	l, err := sequencer.Start(ctx, sequencer.OfJetStream(s.log), s.n.leaderOptions(v))
 	if err != nil {
-		v.close(nil)
-		return nil, err
+		v.close()
+		return local{}, err
 	}
 	v.begin(l)
 	s.mu.Lock()
 	s.leader, s.serves, s.remote, s.silent = l, v, "", 0
 	s.mu.Unlock()
 	s.n.o.Logger.Info("nova: leads", "stream", s.log.Addr().String(), "node", s.n.id)
+	if s.n.o.Events.Led != nil {
+		s.n.o.Events.Led(s.log.Addr())
+	}
 	go s.watch(l, v)
-	return l, nil
+	return local{l, v}, nil
 }
 
 // watch applies retention while the leader leads, and cleans up after it.
@@ -205,21 +213,25 @@ func (s *Stream) watch(l *sequencer.Leader, v *serving) {
 				s.n.o.Logger.Warn("nova: retention", "stream", s.log.Addr().String(), "err", err)
 			}
 			cancel()
+			v.expire()
 		case <-l.Done():
-			v.close(l)
+			v.close()
 			s.mu.Lock()
 			if s.leader == l {
 				s.leader, s.serves = nil, nil
 			}
 			s.mu.Unlock()
 			s.n.o.Logger.Info("nova: leads no more", "stream", s.log.Addr().String(), "node", s.n.id, "why", l.Err())
+			if s.n.o.Events.LeadEnded != nil {
+				s.n.o.Events.LeadEnded(s.log.Addr(), l.Err())
+			}
 			return
 		}
 	}
 }
 
 func (s *Stream) close(ctx context.Context) error {
-	if l := s.leading(); l != nil {
+	if l, here := s.leading(); here {
 		return l.Stop(ctx)
 	}
 	return nil

@@ -108,25 +108,23 @@ func (p *pipeline) receive(ctx context.Context) {
 		if err != nil && connect.CodeOf(err) == connect.CodeResourceExhausted { // of this message, not of the server
 			err = fmt.Errorf("%w: %w", nova.ErrInvalid, err)
 		}
-		if err == nil && p.s.ends() {
-			err = errEnding
-		}
 		if err == nil && q.GetBatch() == nil {
 			err = fmt.Errorf("%w: a session is opened once, and then takes batches", nova.ErrInvalid)
 		}
 		f := &flight{done: make(chan sequencer.Result, 1)}
+		select {
+		case p.queue <- f: // before it is submitted, so that whoever sees the session's end after it sees what is admitted
+		case <-ctx.Done():
+			return
+		}
+		if err == nil && p.s.ends() {
+			err = errEnding
+		}
 		if err == nil {
 			err = p.submit(ctx, q.GetBatch(), f)
 		}
 		if err != nil {
 			f.done <- sequencer.Result{Err: err}
-		}
-		select {
-		case p.queue <- f:
-		case <-ctx.Done():
-			return
-		}
-		if err != nil {
 			return
 		}
 	}
@@ -147,7 +145,7 @@ func (p *pipeline) submit(ctx context.Context, b *novav1.Batch, f *flight) error
 }
 
 // answer sends the answers in the order of the batches. The first that is neither an acknowledgment nor a miss ends the
-// session, and so does the server's end, when nothing is left to answer.
+// session, and so does the server's end, or a fence, when nothing is left to answer.
 func (p *pipeline) answer(ctx context.Context) (err error) {
 	defer func() {
 		p.cancel(err) // receive ends, and closes the queue
@@ -197,10 +195,22 @@ func (p *pipeline) next(ctx context.Context) (*flight, error) {
 	select {
 	case f := <-p.queue:
 		return f, nil
+	case <-p.session.Over():
+		return p.left(p.session.Err())
 	case <-p.s.closing:
-		return nil, errEnding
+		return p.left(errEnding)
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
+	}
+}
+
+// left is what came before the session's end; what comes to the queue from now on is not admitted.
+func (p *pipeline) left(why error) (*flight, error) {
+	select {
+	case f := <-p.queue:
+		return f, nil
+	default:
+		return nil, why
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -76,6 +77,9 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// ErrBusy is a cluster that had no leader, or not enough servers, for a new stream.
+var ErrBusy = errors.New("the cluster has no room for the stream now")
+
 // maxFirstSeq bounds the sequence that a log begins with. It is drawn, so that a leader of a stream that was deleted and
 // made anew finds none of the sequences in the new log that it expects: their names are all that the two share. All
 // sequences stay below 2^53, as some readers of JSON need.
@@ -91,7 +95,7 @@ func Create(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, a nova.A
 		storage = jetstream.MemoryStorage
 	}
 	subject := subjectOf(a)
-	s, err := js.CreateStream(ctx, jetstream.StreamConfig{
+	config := jetstream.StreamConfig{
 		Name:               StreamName(a),
 		Description:        "Nova stream " + a.String() + "; only its servers may publish",
 		Subjects:           []string{subject + ".r", subject + ".c.*"},
@@ -108,6 +112,11 @@ func Create(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, a nova.A
 		AllowAtomicPublish: true,
 		Metadata:           c.metadata(),
 		FirstSeq:           rand.Uint64N(maxFirstSeq) + 1,
+	}
+	var s jetstream.Stream
+	err := insist(ctx, func(ctx context.Context) (err error) {
+		s, err = js.CreateStream(ctx, config)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("create %s: %w", a, translate(err))
@@ -116,7 +125,48 @@ func Create(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, a nova.A
 	if err != nil {
 		return nil, err
 	}
-	return l, l.first(ctx)
+	return l, insist(ctx, l.first)
+}
+
+// createFor bounds the attempts to create a stream in a cluster that has no leader or no room for it just then.
+const createFor = 5 * time.Second
+
+// insist does what may be done again, also when the cluster is busy for a moment: the same configuration a second time is no
+// other stream, and its metadata make it unlike any other; the first frame is stored once. So an attempt that has got through
+// without an answer is found by the next.
+func insist(ctx context.Context, f func(context.Context) error) error {
+	within, cancel := context.WithTimeout(ctx, createFor)
+	defer cancel()
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
+		asking, done := context.WithTimeout(ctx, requestTimeout)
+		err := f(asking)
+		done()
+		if err == nil || !busy(err) {
+			return err
+		}
+		t := time.NewTimer(wait/2 + rand.N(wait/2))
+		select {
+		case <-t.C:
+		case <-within.Done():
+			t.Stop()
+			return fmt.Errorf("%w: %w", ErrBusy, err)
+		}
+	}
+}
+
+// Codes of the servers' errors: no servers to place a stream on, and a server that leads no more.
+const (
+	codeNoPeers   jetstream.ErrorCode = 10005
+	codeNotLeader jetstream.ErrorCode = 10009
+)
+
+// busy reports whether a cluster may do a moment later what it has just refused, or not answered.
+func busy(err error) bool {
+	var refused *jetstream.APIError
+	if errors.As(err, &refused) {
+		return refused.Code == http.StatusServiceUnavailable || refused.ErrorCode == codeNoPeers || refused.ErrorCode == codeNotLeader
+	}
+	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded)
 }
 
 func (c Config) metadata() map[string]string {

@@ -126,9 +126,12 @@ func (n *Node) Stream(ctx context.Context, a nova.Addr) (*Stream, error) {
 	return s, nil
 }
 
-// Create makes a stream.
+// Create makes a stream. It tries for a while where the cluster is busy.
 func (n *Node) Create(ctx context.Context, a nova.Addr, c jslog.Config) error {
 	_, err := jslog.Create(ctx, n.nc, n.js, a, c)
+	if errors.Is(err, jslog.ErrBusy) {
+		err = &sequencer.UnavailableError{Err: fmt.Errorf("%w; of %d replicas each needs a server of its own", err, max(c.Replicas, 1))}
+	}
 	return err
 }
 

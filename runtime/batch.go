@@ -49,6 +49,7 @@ type Batch struct {
 	index  map[string]int // of the operation on a key
 	count  int            // of operations, those with errors too
 	errs   []error
+	fence  *fencing // of the first writer
 
 	used      bool
 	committed bool
@@ -104,7 +105,12 @@ func (b *Batch) Commit(ctx context.Context) error {
 			Op: "write batch", Setting: "kv.Batcher", Detail: fmt.Sprintf("bucket %q (a %T) can't write batches", b.bucket.Name(), b.bucket),
 		})
 	}
-	version, err := batcher.WriteBatch(ctx, b.batch)
+	var version kv.Version
+	err := b.fence.write(ctx, b.bucket, func(fence uint64) (err error) {
+		b.batch.Fence = fence
+		version, err = batcher.WriteBatch(ctx, b.batch)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("commit batch: %w", err)
 	}
@@ -117,7 +123,7 @@ func (b *Batch) Commit(ctx context.Context) error {
 func (b *Batch) Revision() Revision { return Seq(b.last) }
 
 // add puts an operation in, or notes what is wrong with it.
-func (b *Batch) add(of kv.Bucket, op kv.BatchOp, err error) {
+func (b *Batch) add(of kv.Bucket, by *fencing, op kv.BatchOp, err error) {
 	if b.used {
 		return // Commit will say so
 	}
@@ -131,12 +137,17 @@ func (b *Batch) add(of kv.Bucket, op kv.BatchOp, err error) {
 		if b.bucket != nil && of.Name() != b.bucket.Name() {
 			err = &BucketError{What: "the writer", Has: of.Name(), Want: b.bucket.Name(), hint: "make a batch for each bucket; a batch can't span two"}
 		}
+	case b.fence != nil && b.fence.token != by.token:
+		err = errMixedTokens
 	case twice:
 		err = &kv.DuplicateKeyError{Key: op.Key, First: first, Second: i}
 	}
 	if err != nil {
 		b.errs = append(b.errs, &kv.BatchError{Index: i, Key: op.Key, Err: err})
 		return
+	}
+	if b.fence == nil {
+		b.fence = by
 	}
 	b.index[op.Key] = i
 	b.batch.Ops = append(b.batch.Ops, op)
@@ -163,7 +174,7 @@ func (w *Writer[K, V]) UpdateIn(b *Batch, v V, at Rev[K]) { w.updateIn(b, v, w.k
 // DeleteIn has the batch remove the row. Deleting what is not there is no error, except with At.
 func (w *Writer[K, V]) DeleteIn(b *Batch, k K, opts ...DeleteOption) {
 	key, do, err := w.deletion(k, opts)
-	b.add(w.bucket, kv.BatchOp{Kind: kv.BatchDelete, Key: key, At: do.At, Purge: do.Purge}, err)
+	b.add(w.bucket, w.fence, kv.BatchOp{Kind: kv.BatchDelete, Key: key, At: do.At, Purge: do.Purge}, err)
 }
 
 // RevIn is the revision that a committed batch has given the row, by a write or a delete; false when the batch is not
@@ -179,7 +190,7 @@ func (w *Writer[K, V]) RevIn(b *Batch, k K) (Rev[K], bool) {
 
 func (w *Writer[K, V]) putIn(b *Batch, kind kv.BatchKind, v V, keyOf func(V) (K, error)) {
 	_, key, value, err := w.encode(v, keyOf)
-	b.add(w.bucket, kv.BatchOp{Kind: kind, Key: key, Value: value, Put: w.putOptions()}, err)
+	b.add(w.bucket, w.fence, kv.BatchOp{Kind: kind, Key: key, Value: value, Put: w.putOptions()}, err)
 }
 
 func (w *Writer[K, V]) updateIn(b *Batch, v V, keyOf func(V) (K, error), at Rev[K]) {
@@ -187,7 +198,7 @@ func (w *Writer[K, V]) updateIn(b *Batch, v V, keyOf func(V) (K, error), at Rev[
 	if err == nil && (at.key != k || at.seq == 0) {
 		err = &RevError[K]{Table: w.name(), Key: k, At: at}
 	}
-	b.add(w.bucket, kv.BatchOp{Kind: kv.BatchUpdate, Key: key, Value: value, At: kv.Revision(at.seq), Put: w.putOptions()}, err)
+	b.add(w.bucket, w.fence, kv.BatchOp{Kind: kv.BatchUpdate, Key: key, Value: value, At: kv.Revision(at.seq), Put: w.putOptions()}, err)
 }
 
 // PutInAt has the batch write the row, whatever is there.

@@ -21,16 +21,12 @@ func NewKeyedWriter[K Key, V proto.Message](b Bucket, d *Desc[K, V], opts ...Wri
 
 // CreateAt writes the row when it does not exist; else it is an *ExistsError.
 func (w *KeyedWriter[K, V]) CreateAt(ctx context.Context, k K, v V) (Rev[K], error) {
-	return w.w.write(v, w.keyed(k), func(key string, value []byte) (kv.Version, error) {
-		return w.w.bucket.Create(ctx, key, value, w.w.putOptions())
-	})
+	return w.w.write(ctx, v, w.keyed(k), w.w.create(ctx))
 }
 
 // PutAt writes the row, whatever is there.
 func (w *KeyedWriter[K, V]) PutAt(ctx context.Context, k K, v V) (Rev[K], error) {
-	return w.w.write(v, w.keyed(k), func(key string, value []byte) (kv.Version, error) {
-		return w.w.bucket.Put(ctx, key, value, w.w.putOptions())
-	})
+	return w.w.write(ctx, v, w.keyed(k), w.w.put(ctx))
 }
 
 // UpdateAt writes the row when its revision is at; else it is a *ConflictError, and nothing was written. A revision of

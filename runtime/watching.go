@@ -110,12 +110,17 @@ func (l *loop) next(ctx context.Context, ow *openWatch, r machine.Receive) event
 		s.Owes |= ow.gaps.note(d.Updates[from:], &d)
 		for i := range d.Updates[from:] {
 			u := &d.Updates[from+i]
-			s.Bytes += u.Size()
-			s.Evicted = s.Evicted || u.Op == kv.OpAgedOut
 			if u.Version.Rank() > s.High.Rank() {
 				s.High, s.HighMillis = u.Version, uint64(max(u.UnixNano, 0))/1e6
 			}
+			if kv.Reserved(u.Key) { // it is passed over, and so is the cursor's business only
+				s.Frontier = max(s.Frontier, u.Version.Rank())
+				continue
+			}
+			s.Bytes += u.Size()
+			s.Evicted = s.Evicted || u.Op == kv.OpAgedOut
 		}
+		seg.updates = withoutReserved(seg.updates, from)
 		s.Frontier = max(s.Frontier, d.Frontier)
 		l.cfg.sink.prepare(seg, from)
 		l.more.Store(d.Pending)
@@ -127,6 +132,22 @@ func (l *loop) next(ctx context.Context, ow *openWatch, r machine.Receive) event
 	ow.told = max(ow.told, s.High.Rank(), s.Frontier)
 	s.Updates, seg.bytes = len(seg.updates), s.Bytes
 	return event{in: machine.Received{Segment: s}, seg: seg}
+}
+
+// withoutReserved leaves out the updates of reserved keys from a place on.
+func withoutReserved(updates []kv.Update, from int) []kv.Update {
+	kept := from
+	for i := from; i < len(updates); i++ {
+		if kv.Reserved(updates[i].Key) {
+			continue
+		}
+		if kept != i {
+			updates[kept] = updates[i]
+		}
+		kept++
+	}
+	clear(updates[kept:])
+	return updates[:kept]
 }
 
 func (l *loop) closeWatch() {

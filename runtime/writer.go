@@ -25,6 +25,7 @@ type writerOptions struct {
 	ttl       time.Duration
 	attempts  int
 	validator Validator
+	token     string
 }
 
 type writerOption func(*writerOptions)
@@ -51,6 +52,7 @@ type Writer[K Key, V proto.Message] struct {
 	bucket kv.Bucket
 	desc   *Desc[K, V]
 	o      writerOptions
+	fence  *fencing
 }
 
 // NewWriter is a writer of the table; generated code wraps it. What does not fit, such as a table of another logical
@@ -63,22 +65,19 @@ func NewWriter[K Key, V proto.Message](b Bucket, d *Desc[K, V], opts ...WriterOp
 		}
 	}
 	w.o.attempts = cmp.Or(max(w.o.attempts, 0), DefaultMutateAttempts)
+	w.fence = &fencing{token: w.o.token}
 	return w
 }
 
 // Create writes the row when it does not exist; else it is an *ExistsError. A row whose message in the bucket was
 // deleted, or aged out, does not exist.
 func (w *Writer[K, V]) Create(ctx context.Context, v V) (Rev[K], error) {
-	return w.write(v, w.keyOfValue, func(key string, value []byte) (kv.Version, error) {
-		return w.bucket.Create(ctx, key, value, w.putOptions())
-	})
+	return w.write(ctx, v, w.keyOfValue, w.create(ctx))
 }
 
 // Put writes the row, whatever is there.
 func (w *Writer[K, V]) Put(ctx context.Context, v V) (Rev[K], error) {
-	return w.write(v, w.keyOfValue, func(key string, value []byte) (kv.Version, error) {
-		return w.bucket.Put(ctx, key, value, w.putOptions())
-	})
+	return w.write(ctx, v, w.keyOfValue, w.put(ctx))
 }
 
 // Update writes the row when its revision is at; else it is a *ConflictError, and nothing was written. A revision of
@@ -95,8 +94,28 @@ func (w *Writer[K, V]) update(ctx context.Context, v V, keyOf func(V) (K, error)
 	if at.key != k || at.seq == 0 {
 		return Rev[K]{}, &RevError[K]{Table: w.name(), Key: k, At: at}
 	}
-	version, err := w.bucket.Update(ctx, key, value, kv.Revision(at.seq), w.putOptions())
-	return w.result(k, key, version, err)
+	return w.fenced(ctx, k, key, value, w.updateAt(ctx, kv.Revision(at.seq)))
+}
+
+// sender sends a value to the bucket.
+type sender func(key string, value []byte, o kv.PutOptions) (kv.Version, error)
+
+func (w *Writer[K, V]) put(ctx context.Context) sender {
+	return func(key string, value []byte, o kv.PutOptions) (kv.Version, error) {
+		return w.bucket.Put(ctx, key, value, o)
+	}
+}
+
+func (w *Writer[K, V]) create(ctx context.Context) sender {
+	return func(key string, value []byte, o kv.PutOptions) (kv.Version, error) {
+		return w.bucket.Create(ctx, key, value, o)
+	}
+}
+
+func (w *Writer[K, V]) updateAt(ctx context.Context, at kv.Version) sender {
+	return func(key string, value []byte, o kv.PutOptions) (kv.Version, error) {
+		return w.bucket.Update(ctx, key, value, at, o)
+	}
 }
 
 // RevError is a revision that is not one of the key that is written.
@@ -141,7 +160,12 @@ func (w *Writer[K, V]) Delete(ctx context.Context, k K, opts ...DeleteOption) er
 	if err != nil {
 		return err
 	}
-	if _, err := w.bucket.Delete(ctx, key, do); err != nil {
+	err = w.fence.write(ctx, w.bucket, func(fence uint64) error {
+		do.Fence = fence
+		_, err := w.bucket.Delete(ctx, key, do)
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("delete %s: %w", w.name(), err)
 	}
 	return nil
@@ -238,26 +262,31 @@ func (w *Writer[K, V]) mutateOnce(ctx context.Context, c *compiled, k K, key str
 	if got != k {
 		return rev, false, fmt.Errorf("mutate %s: the new value belongs to key %q, not to %q", w.name(), KeyString(got), KeyString(k))
 	}
-	var version kv.Version
+	send := w.create(ctx)
 	if exists {
-		version, err = w.bucket.Update(ctx, key, value, entry.Version, w.putOptions())
-	} else {
-		version, err = w.bucket.Create(ctx, key, value, w.putOptions())
+		send = w.updateAt(ctx, entry.Version)
 	}
-	rev, err = w.result(k, key, version, err)
+	rev, err = w.fenced(ctx, k, key, value, send)
 	return rev, errors.Is(err, kv.ErrConflict), err
 }
 
-func (w *Writer[K, V]) write(v V, keyOf func(V) (K, error), send func(key string, value []byte) (kv.Version, error)) (Rev[K], error) {
+func (w *Writer[K, V]) write(ctx context.Context, v V, keyOf func(V) (K, error), send sender) (Rev[K], error) {
 	k, key, value, err := w.encode(v, keyOf)
 	if err != nil {
 		return Rev[K]{}, err
 	}
-	version, err := send(key, value)
-	return w.result(k, key, version, err)
+	return w.fenced(ctx, k, key, value, send)
 }
 
-func (w *Writer[K, V]) result(k K, key string, version kv.Version, err error) (Rev[K], error) {
+// fenced sends a value under the bucket's fence.
+func (w *Writer[K, V]) fenced(ctx context.Context, k K, key string, value []byte, send sender) (Rev[K], error) {
+	o := w.putOptions()
+	var version kv.Version
+	err := w.fence.write(ctx, w.bucket, func(fence uint64) (err error) {
+		o.Fence = fence
+		version, err = send(key, value, o)
+		return err
+	})
 	if err != nil {
 		return Rev[K]{}, fmt.Errorf("write %s: %w", w.name(), err)
 	}

@@ -75,7 +75,9 @@ func (b watchedBucket) LastVersions(ctx context.Context, scope kv.Scope) iter.Se
 	return func(yield func(kv.KeyVersion, error) bool) {
 		b.p.now("listing the bucket")
 		for k, err := range b.Bucket.LastVersions(ctx, scope) {
-			b.p.listed.Add(1)
+			if !kv.Reserved(k.Key) {
+				b.p.listed.Add(1)
+			}
 			if !yield(k, err) {
 				return
 			}

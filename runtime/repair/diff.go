@@ -38,7 +38,9 @@ type listing struct {
 	whole         bool // it is of all keys
 	before, after kv.LogInfo
 	keys          *sorter
-	highest       uint64
+	// reserved are the listed keys that no fold has, though the log counts them.
+	reserved map[string]struct{}
+	highest  uint64
 	// agedOut: a key's last message says that retention took its value.
 	agedOut bool
 }
@@ -46,7 +48,7 @@ type listing struct {
 // list takes a listing of the log that was created at planned, and was seen as before last. judge then decides whether
 // what it shows of the log still allows what is being done. The caller closes the listing's keys.
 func (p *Repairer) list(ctx context.Context, planned int64, before kv.LogInfo, judge func(*listing) error) (*listing, error) {
-	l := &listing{planned: planned, whole: p.scope.IsAll(), before: before, keys: newSorter(p.o.Scratch, p.o.RunBytes)}
+	l := &listing{planned: planned, whole: p.scope.IsAll(), before: before, keys: newSorter(p.o.Scratch, p.o.RunBytes), reserved: map[string]struct{}{}}
 	err := p.fillListing(ctx, l)
 	if err == nil {
 		err = judge(l)
@@ -66,11 +68,15 @@ func (p *Repairer) fillListing(ctx context.Context, l *listing) (err error) {
 		if !p.scope.Contains(k.Key) {
 			continue
 		}
+		l.highest = max(l.highest, k.Version.Rank())
+		if kv.Reserved(k.Key) {
+			l.reserved[k.Key] = struct{}{}
+			continue
+		}
 		if err := l.keys.add(k); err != nil {
 			return fmt.Errorf("list the bucket: %w", err)
 		}
 		p.at.keys.Add(1)
-		l.highest = max(l.highest, k.Version.Rank())
 		l.agedOut = l.agedOut || k.Op == kv.OpAgedOut
 	}
 	if err := ctx.Err(); err != nil {
@@ -91,7 +97,8 @@ func (l *listing) seen(listed uint64) protocol.Listing {
 	s := protocol.Listing{CreatedPlanned: l.planned, CreatedAfter: created(l.after), HeadBefore: l.before.Last, HeadAfter: l.after.Last,
 		Highest: l.highest, Listed: listed}
 	if l.whole {
-		s.KeysBefore, s.KeysAfter = l.before.Subjects, l.after.Subjects
+		reserved := uint64(len(l.reserved))
+		s.KeysBefore, s.KeysAfter = l.before.Subjects-min(l.before.Subjects, reserved), l.after.Subjects-min(l.after.Subjects, reserved)
 	}
 	return s
 }

@@ -103,6 +103,13 @@ type Server struct {
 	closeErr error
 }
 
+// openTimeout bounds how long Open waits for JetStream, which is asked again when it has not answered within askAgain: while
+// the cluster chooses a leader nobody answers, and a question from that time stays without an answer.
+const (
+	openTimeout = 30 * time.Second
+	askAgain    = 2 * time.Second
+)
+
 // Open connects to NATS, and makes a server that owns the connection.
 func Open(ctx context.Context, c Config, o Options) (*Server, error) {
 	if err := o.Validate(); err != nil {
@@ -116,7 +123,7 @@ func Open(ctx context.Context, c Config, o Options) (*Server, error) {
 	}
 	js, err := jetstream.New(nc)
 	if err == nil {
-		_, err = js.AccountInfo(ctx)
+		err = answers(ctx, js)
 	}
 	var n *node.Node
 	if err == nil {
@@ -129,6 +136,20 @@ func Open(ctx context.Context, c Config, o Options) (*Server, error) {
 	s := newServer(n, o)
 	s.own = nc
 	return s, nil
+}
+
+// answers waits until JetStream answers, with whatever.
+func answers(ctx context.Context, js jetstream.JetStream) error {
+	within, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	for {
+		asking, done := context.WithTimeout(within, askAgain)
+		_, err := js.AccountInfo(asking)
+		done()
+		if !errors.Is(err, context.DeadlineExceeded) || within.Err() != nil {
+			return err
+		}
+	}
 }
 
 func newServer(n *node.Node, o Options) *Server {

@@ -46,10 +46,14 @@ type Description struct {
 	Leader string
 }
 
-// CreateStream makes the stream nova://namespace/stream. One that is there already is ErrExists.
+// CreateStream makes the stream nova://namespace/stream. One that is there already is ErrExists: so it
+// may be after ErrOutcomeUnknown, of an attempt before.
 func (c *Client) CreateStream(ctx context.Context, addr string, s StreamConfig) error {
-	ctx, cancel := context.WithTimeout(ctx, c.o.timeout)
+	ctx, cancel, err := c.writing(ctx)
 	defer cancel()
+	if err != nil {
+		return fmt.Errorf("create %s: %w", addr, err)
+	}
 	q := &novav1.CreateStreamRequest{
 		Addr: addr, Replicas: s.Replicas, Memory: s.Memory,
 		Retention: &novav1.Retention{MaxBytes: s.Retention.MaxBytes, MaxRecords: s.Retention.MaxRecords},
@@ -58,7 +62,7 @@ func (c *Client) CreateStream(ctx context.Context, addr string, s StreamConfig) 
 		q.Retention.MaxAge = durationpb.New(s.Retention.MaxAge)
 	}
 	if _, err := c.rpc.CreateStream(ctx, connect.NewRequest(q)); err != nil {
-		return fmt.Errorf("create %s: %w", addr, readError(err))
+		return fmt.Errorf("create %s: %w", addr, writeError(err, false))
 	}
 	return nil
 }
@@ -102,12 +106,15 @@ func (c *Client) DescribeStream(ctx context.Context, addr string) (*Description,
 	}, nil
 }
 
-// DeleteStream removes a stream and all its records.
+// DeleteStream removes a stream and all its records. After ErrOutcomeUnknown, ErrNotFound may be of an attempt before.
 func (c *Client) DeleteStream(ctx context.Context, addr string) error {
-	ctx, cancel := context.WithTimeout(ctx, c.o.timeout)
+	ctx, cancel, err := c.writing(ctx)
 	defer cancel()
+	if err != nil {
+		return fmt.Errorf("delete %s: %w", addr, err)
+	}
 	if _, err := c.rpc.DeleteStream(ctx, connect.NewRequest(&novav1.DeleteStreamRequest{Addr: addr})); err != nil {
-		return fmt.Errorf("delete %s: %w", addr, readError(err))
+		return fmt.Errorf("delete %s: %w", addr, writeError(err, false))
 	}
 	return nil
 }

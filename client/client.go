@@ -98,7 +98,8 @@ func New(target string, opts ...Option) (*Client, error) {
 		}
 	}
 	o.timeout = cmp.Or(o.timeout, 30*time.Second)
-	if o.http == nil {
+	own := o.http == nil
+	if own {
 		protocols := new(http.Protocols)
 		protocols.SetHTTP2(true)
 		protocols.SetUnencryptedHTTP2(true)
@@ -108,7 +109,7 @@ func New(target string, opts ...Option) (*Client, error) {
 		}}
 	}
 	c := &Client{o: o}
-	c.rpc = novav1connect.NewDataPlaneServiceClient(once{o.http}, target, connect.WithInterceptors(bearer(o.bearer)),
+	c.rpc = novav1connect.NewDataPlaneServiceClient(once{o.http, own}, target, connect.WithInterceptors(bearer(o.bearer)),
 		connect.WithCodec(codec{}), connect.WithAcceptCompression("gzip", nil, nil)) // it would cost more than all the rest
 	return c, nil
 }
@@ -116,18 +117,6 @@ func New(target string, opts ...Option) (*Client, error) {
 // readFrame is how many bytes of a read a server sends at once: by the default of 16 KiB each of them costs it a system call,
 // and the client one more to give room again.
 const readFrame = 256 << 10
-
-// once keeps the transport from sending a request a second time, as it does by itself where it holds that to be safe: one
-// call is one attempt.
-type once struct{ connect.HTTPClient }
-
-func (c once) Do(q *http.Request) (*http.Response, error) {
-	q.GetBody = nil
-	if m, ok := q.Context().Value(moreKey{}).(*more); ok {
-		q.Body = m.together(q.Body)
-	}
-	return c.HTTPClient.Do(q)
-}
 
 // bearer puts the token into every call.
 type bearer string
@@ -178,8 +167,11 @@ func (c *Client) append(ctx context.Context, addr string, match *uint64, records
 	if err := checkAppend(addr, c.token, records); err != nil {
 		return nil, fmt.Errorf("append to %s: %w", addr, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.o.timeout)
+	ctx, cancel, err := c.writing(ctx)
 	defer cancel()
+	if err != nil {
+		return nil, fmt.Errorf("append to %s: %w", addr, err)
+	}
 	out, err := c.rpc.Append(ctx, connect.NewRequest(&novav1.AppendRequest{
 		Addr: addr, FencingToken: c.token, Batch: &novav1.Batch{Records: wireRecords(records), MatchSeqNum: match},
 	}))
@@ -187,6 +179,15 @@ func (c *Client) append(ctx context.Context, addr string, match *uint64, records
 		return nil, fmt.Errorf("append to %s: %w", addr, writeError(err, false))
 	}
 	return &AppendResult{Start: tailOf(out.Msg.GetStart()), End: tailOf(out.Msg.GetEnd()), Tail: tailOf(out.Msg.GetTail())}, nil
+}
+
+// writing bounds a call that writes. Under a context that has ended nothing is sent.
+func (c *Client) writing(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if err := ctx.Err(); err != nil {
+		return ctx, func() {}, said(ErrUnavailable, nova.NothingWritten+": "+err.Error(), err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.o.timeout)
+	return ctx, cancel, nil
 }
 
 func checkAppend(addr, token string, records []Record) error {
@@ -245,8 +246,11 @@ func (c *Client) Fence(ctx context.Context, addr, token string) (Tail, error) {
 	if err := nova.CheckToken(token); err != nil {
 		return Tail{}, fmt.Errorf("fence %s: %w", addr, invalid(err))
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.o.timeout)
+	ctx, cancel, err := c.writing(ctx)
 	defer cancel()
+	if err != nil {
+		return Tail{}, fmt.Errorf("fence %s: %w", addr, err)
+	}
 	out, err := c.rpc.Fence(ctx, connect.NewRequest(&novav1.FenceRequest{Addr: addr, FencingToken: token}))
 	if err != nil {
 		return Tail{}, fmt.Errorf("fence %s: %w", addr, writeError(err, false))
@@ -276,13 +280,17 @@ func (c *Client) Tail(ctx context.Context, addr string) (Tail, error) {
 	return tailOf(out.Msg.GetTail()), nil
 }
 
-// Trim removes the records before a number, as far as whole frames of the log go, and answers the first one that is left.
+// Trim removes the records before a number, as far as whole frames of the log go, and answers the first one that is left. It
+// may be called again.
 func (c *Client) Trim(ctx context.Context, addr string, before uint64) (first Tail, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.o.timeout)
+	ctx, cancel, err := c.writing(ctx)
 	defer cancel()
+	if err != nil {
+		return Tail{}, fmt.Errorf("trim %s: %w", addr, err)
+	}
 	out, err := c.rpc.Trim(ctx, connect.NewRequest(&novav1.TrimRequest{Addr: addr, SeqNum: before}))
 	if err != nil {
-		return Tail{}, fmt.Errorf("trim %s: %w", addr, readError(err))
+		return Tail{}, fmt.Errorf("trim %s: %w", addr, writeError(err, false))
 	}
 	return tailOf(out.Msg.GetFirst()), nil
 }

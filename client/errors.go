@@ -1,12 +1,15 @@
 package client
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 
 	"connectrpc.com/connect"
 
 	novav1 "github.com/typedfold/fold/gen/go/nova/v1"
+	"github.com/typedfold/fold/internal/nova"
 )
 
 // Sentinels; typed errors below match them.
@@ -123,11 +126,13 @@ func tellOf(err error) (t told, ok bool) {
 	return t, true
 }
 
-// writeError is what a failed write means. Only what the server says counts as "nothing was written"; everything else that
-// is no refusal leaves the outcome open.
+// writeError is what a failed write means. What was never sent, and what the server says of itself, counts as "nothing was
+// written"; everything else that is no refusal leaves the outcome open.
 func writeError(err error, resent bool) error {
 	t, ok := tellOf(err)
 	switch {
+	case notSent(err) && !resent:
+		return said(ErrUnavailable, nova.NothingWritten+": "+reason(err), err)
 	case !ok:
 		return unknown(err)
 	case t.tail != nil:
@@ -135,7 +140,7 @@ func writeError(err error, resent bool) error {
 	case t.installed != nil:
 		return &FenceError{Installed: *t.installed, Resent: resent}
 	case t.nothing && !resent:
-		return fmt.Errorf("%w: %s", ErrUnavailable, t.message)
+		return said(ErrUnavailable, t.message, err)
 	case connect.IsWireError(err):
 		if refused := refusal(t); refused != nil {
 			return refused
@@ -145,7 +150,38 @@ func writeError(err error, resent bool) error {
 }
 
 func unknown(err error) error {
-	return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+	return said(ErrOutcomeUnknown, strings.TrimPrefix(reason(err), nova.OutcomeUnknown+": "), err)
+}
+
+// saidError is an error of a kind, in the words of whoever tells it.
+type saidError struct {
+	kind, cause error
+	text        string
+}
+
+func (e *saidError) Error() string { return e.text }
+func (e *saidError) Unwrap() []error {
+	if e.cause == nil {
+		return []error{e.kind}
+	}
+	return []error{e.kind, e.cause}
+}
+
+// said is an error of a kind; words that name the kind themselves stand alone.
+func said(kind error, words string, cause error) error {
+	name := kind.Error()
+	if words != "" && !strings.HasPrefix(words, name) {
+		words = name + ": " + words
+	}
+	return &saidError{kind: kind, cause: cause, text: cmp.Or(words, name)}
+}
+
+// reason is what an error says without the name of its code.
+func reason(err error) string {
+	if e := new(connect.Error); errors.As(err, &e) {
+		return e.Message()
+	}
+	return err.Error()
 }
 
 // refusal is an answer by which the server refuses to do anything; nil for others.
@@ -154,9 +190,9 @@ func refusal(t told) error {
 	case connect.CodeInvalidArgument:
 		return &InvalidError{Err: errors.New(t.message)}
 	case connect.CodeNotFound:
-		return fmt.Errorf("%w: %s", ErrNotFound, t.message)
+		return said(ErrNotFound, t.message, nil)
 	case connect.CodeAlreadyExists:
-		return fmt.Errorf("%w: %s", ErrExists, t.message)
+		return said(ErrExists, t.message, nil)
 	case connect.CodePermissionDenied, connect.CodeUnauthenticated, connect.CodeUnimplemented, connect.CodeResourceExhausted:
 		return &ServerError{Code: t.err.String(), Message: t.message}
 	}
@@ -177,8 +213,8 @@ func readError(err error) error {
 			return refused
 		}
 	}
-	if t.err == connect.CodeUnavailable {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	if t.err == connect.CodeUnavailable || notSent(err) {
+		return said(ErrUnavailable, strings.TrimPrefix(reason(err), nova.NothingWritten+": "), err)
 	}
 	return err
 }

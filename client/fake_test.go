@@ -518,3 +518,39 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 		})
 	}
 }
+
+// TestAFenceThatCrossesAnAppend: a session ends while a batch is on its way to it. Its reason is not lost over that the batch
+// can't be sent, so it is not opened again.
+func TestAFenceThatCrossesAnAppend(t *testing.T) {
+	for range 200 {
+		ends := make(chan struct{})
+		f := &fake{session: func(n int, s *session) error {
+			if n > 1 {
+				return s.serve()
+			}
+			if err := s.open(); err != nil {
+				return err
+			}
+			<-ends
+			return fencedBy("theirs")
+		}}
+		mux := http.NewServeMux()
+		mux.Handle(novav1connect.NewDataPlaneServiceHandler(f))
+		c, err := client.New("http://fake", client.WithHTTPClient(inProcess{mux}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := c.OpenStream(t.Context(), "nova://a/b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go close(ends)
+		_, err = p.Append(t.Context(), rec("x")...)
+		if fencedOut(t, "theirs", err).Resent {
+			t.Fatal(err)
+		}
+		if err := p.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -271,6 +272,25 @@ func (p *Producer) Close(ctx context.Context) error {
 	p.cancel(errClosed)
 	<-p.ended
 	return err
+}
+
+// Done is closed when the producer takes nothing any more: after Close, or for what Err says. A producer that a fence has
+// superseded hears of it without an append, as long as it has a connection.
+func (p *Producer) Done() <-chan struct{} { return p.ended }
+
+// Err is why the producer has ended by itself, such as a *FenceError; nil while it lives, and after a Close that ended it.
+func (p *Producer) Err() error {
+	select {
+	case <-p.ended:
+	default:
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if errors.Is(p.err, errClosed) {
+		return nil
+	}
+	return p.err
 }
 
 // settled takes the oldest batch in flight, and gives out its result.

@@ -32,6 +32,9 @@ type ReadOptions struct {
 	Limit uint64
 	// Follow goes on with records as they come.
 	Follow bool
+	// Retrying is called when the connection was lost, or none was made, before the pause until the next attempt; may be nil.
+	// It is called by whoever ranges over the read.
+	Retrying func(err error, pause time.Duration)
 	// Clamp begins at the first record that is kept, or at the tail, where the start is out of range; else that is a
 	// *RangeError.
 	Clamp bool
@@ -55,8 +58,16 @@ func (c *Client) Read(ctx context.Context, addr string, o ReadOptions) iter.Seq2
 				yield(SequencedRecord{}, ctx.Err())
 				return
 			}
-			if !again(err) || !pauseFor(ctx, attempt) {
+			if !again(err) {
 				yield(SequencedRecord{}, fmt.Errorf("read %s: %w", addr, readError(err)))
+				return
+			}
+			pause := pauseOf(attempt)
+			if o.Retrying != nil {
+				o.Retrying(readError(err), pause)
+			}
+			if !pauseFor(ctx, pause) {
+				yield(SequencedRecord{}, fmt.Errorf("read %s: %w: %w", addr, ctx.Err(), readError(err)))
 				return
 			}
 		}
@@ -83,9 +94,14 @@ func again(err error) bool {
 	return t.err == connect.CodeUnavailable || !connect.IsWireError(err) && t.err != connect.CodeInvalidArgument
 }
 
-func pauseFor(ctx context.Context, attempt int) bool {
+// pauseOf is how long to wait before another attempt, which grows to about 5 s.
+func pauseOf(attempt int) time.Duration {
 	d := min(10*time.Millisecond<<min(attempt, 12), 5*time.Second)
-	t := time.NewTimer(d/2 + rand.N(d/2+1))
+	return d/2 + rand.N(d/2+1)
+}
+
+func pauseFor(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:

@@ -72,7 +72,7 @@ func openError(err error) error {
 			return refused
 		}
 	}
-	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	return said(ErrUnavailable, reason(err), err)
 }
 
 // permanent reports whether reconnecting is of no use.
@@ -190,6 +190,9 @@ func (p *Producer) end(err error) {
 	}
 }
 
+// maxReason is how long a session that takes no more may take to say why.
+const maxReason = 5 * time.Second
+
 // serve sends what is staged and takes answers, until the connection ends.
 func (p *Producer) serve(c *connection) error {
 	over := make(chan struct{})
@@ -199,6 +202,13 @@ func (p *Producer) serve(c *connection) error {
 		received = p.receive(c)
 	}()
 	sent := p.send(c, over)
+	late := time.NewTimer(maxReason)
+	defer late.Stop()
+	select {
+	case <-over: // a server that ends a session takes no more, and says why: that comes first
+	case <-p.ctx.Done():
+	case <-late.C:
+	}
 	c.cancel()
 	<-over
 	var wrong *protocolError

@@ -79,7 +79,7 @@ func isUnreachable(err error) bool {
 	return false
 }
 
-// notSent reports whether the connection was never made, so that nothing can have reached the server.
+// notSent reports whether the connection was never made.
 func notSent(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
@@ -126,11 +126,8 @@ func failureOf(err error, code int) failure {
 		}
 	case errors.As(err, &outside):
 		f.First, f.Tail = new(positionOf(outside.First)), new(positionOf(outside.Tail))
-	case errors.Is(err, client.ErrOutcomeUnknown) && !notSent(err):
+	case errors.Is(err, client.ErrOutcomeUnknown):
 		f.Outcome = outcomeUnknown
-	case notSent(err):
-		f.Outcome = outcomeNothing
-		f.Error = strings.Replace(f.Error, client.ErrOutcomeUnknown.Error()+": ", "", 1)
 	case errors.Is(err, client.ErrUnavailable):
 		f.Outcome = outcomeNothing
 	}

@@ -26,7 +26,7 @@ func (p *program) fenceVerb() *cobra.Command {
 				token = args[1]
 			}
 			tail, err := cl.Fence(c.Context(), args[0], token)
-			if errors.Is(err, client.ErrOutcomeUnknown) && !notSent(err) {
+			if errors.Is(err, client.ErrOutcomeUnknown) {
 				return &codeError{code: exitUnreachable, err: err, hint: "fence again with the same token: if it is installed, nothing changes"}
 			}
 			if err != nil {

@@ -19,6 +19,12 @@ const (
 // ErrInvalid is input that no retry makes valid; every error of this package matches it.
 var ErrInvalid = errors.New("invalid argument")
 
+// What errors begin with that say what came of a write.
+const (
+	NothingWritten = "nothing was written"
+	OutcomeUnknown = "the outcome is unknown"
+)
+
 // Addr names a stream.
 type Addr struct{ Namespace, Stream string }
 

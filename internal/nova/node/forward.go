@@ -76,6 +76,8 @@ func answerOf(r sequencer.Result, err error) answer {
 		a.Kind = kindSuperseded
 	case errors.As(err, &away) && !away.Indefinite:
 		a.Kind, a.Text = kindNothing, away.Err.Error()
+	case away != nil:
+		a.Kind, a.Text = kindIndefinite, away.Err.Error()
 	default:
 		a.Kind, a.Text = kindIndefinite, err.Error()
 	}

@@ -130,7 +130,10 @@ func (n *Node) Stream(ctx context.Context, a nova.Addr) (*Stream, error) {
 func (n *Node) Create(ctx context.Context, a nova.Addr, c jslog.Config) error {
 	_, err := jslog.Create(ctx, n.nc, n.js, a, c)
 	if errors.Is(err, jslog.ErrBusy) {
-		err = &sequencer.UnavailableError{Err: fmt.Errorf("%w; of %d replicas each needs a server of its own", err, max(c.Replicas, 1))}
+		err = &sequencer.UnavailableError{
+			Err:        fmt.Errorf("%w; of %d replicas each needs a server of its own", err, max(c.Replicas, 1)),
+			Indefinite: !errors.As(err, new(*jetstream.APIError)), // without an answer
+		}
 	}
 	return err
 }

@@ -40,9 +40,9 @@ type UnavailableError struct {
 
 func (e *UnavailableError) Error() string {
 	if e.Indefinite {
-		return fmt.Sprintf("unavailable, the outcome is unknown: %v", e.Err)
+		return fmt.Sprintf("%s: %v", nova.OutcomeUnknown, e.Err)
 	}
-	return fmt.Sprintf("unavailable, nothing was written: %v", e.Err)
+	return fmt.Sprintf("%s: %v", nova.NothingWritten, e.Err)
 }
 
 func (e *UnavailableError) Unwrap() error { return e.Err }

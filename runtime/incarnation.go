@@ -54,22 +54,35 @@ func (l *incarnation) read(i kv.LogInfo) {
 }
 
 // appendOps notes the batch's last message and appends the record to commit. A retry of the same batch notes it once.
-func (l *incarnation) appendOps(ops []store.Op, updates []kv.Update) []store.Op {
-	l.sample(updates)
+func (l *incarnation) appendOps(ops []store.Op, segs []*segment) []store.Op {
+	l.sample(segs)
 	return append(ops, store.Op{Key: store.MetaKey(store.MetaLog), Value: l.get().AppendBytes(nil)})
 }
 
-// sample notes the last message of a batch.
-func (l *incarnation) sample(updates []kv.Update) {
+// sample notes the last message of a batch, one that was passed over too: the cursor may stand at it.
+func (l *incarnation) sample(segs []*segment) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := len(updates) - 1; i >= 0; i-- {
-		u := &updates[i]
-		if rev, ok := u.Version.Uint64(); ok && u.UnixNano > 0 {
-			l.note(kv.Sample{Revision: rev, UnixNano: u.UnixNano})
+	for i := len(segs) - 1; i >= 0; i-- {
+		if last := segs[i].last(); last.Revision > 0 {
+			l.note(last)
 			return
 		}
 	}
+}
+
+// last is the segment's last message of a known revision and time; Revision 0 for none.
+func (s *segment) last() kv.Sample {
+	for i := len(s.updates) - 1; i >= 0; i-- {
+		u := &s.updates[i]
+		if rev, ok := u.Version.Uint64(); ok && u.UnixNano > 0 {
+			if rev < s.passed.Revision {
+				break
+			}
+			return kv.Sample{Revision: rev, UnixNano: u.UnixNano}
+		}
+	}
+	return s.passed
 }
 
 func (l *incarnation) note(s kv.Sample) {

@@ -35,6 +35,7 @@ type sink interface {
 type segment struct {
 	updates []kv.Update
 	bytes   int
+	passed  kv.Sample // the last message of a reserved key, which is not among updates
 
 	parts     []part
 	rejected  []rejectedUpdate // in order of their place
@@ -442,7 +443,7 @@ func (l *loop) apply(f machine.Flush) (err error) {
 		}
 		b.Updates = l.flush.merged
 	}
-	ops := l.log.appendOps(l.flush.ops[:0], b.Updates)
+	ops := l.log.appendOps(l.flush.ops[:0], l.flush.segs)
 	if f.Owed != l.flush.owed {
 		ops = append(ops, store.Op{Key: store.MetaKey(store.MetaOwed), Value: f.Owed.AppendBytes(nil)})
 	}
@@ -468,9 +469,7 @@ func (l *loop) flushCommitted(c machine.Committed) {
 	w := &l.flush
 	l.cfg.sink.committed(w.segs, c.Flush.Cursor)
 	if l.cfg.store == nil {
-		for _, s := range w.segs {
-			l.log.sample(s.updates)
-		}
+		l.log.sample(w.segs)
 	}
 	if f := l.cfg.onApplied; f != nil && c.Moved {
 		a := Applied{Cursor: c.Flush.Cursor, Durable: c.Flush.Cursor, Updates: c.Flush.Updates}

@@ -115,6 +115,9 @@ func (l *loop) next(ctx context.Context, ow *openWatch, r machine.Receive) event
 			}
 			if kv.Reserved(u.Key) { // it is passed over, and so is the cursor's business only
 				s.Frontier = max(s.Frontier, u.Version.Rank())
+				if u.Version.Rank() > 0 && u.UnixNano > 0 {
+					seg.passed = kv.Sample{Revision: u.Version.Rank(), UnixNano: u.UnixNano}
+				}
 				continue
 			}
 			s.Bytes += u.Size()
@@ -189,7 +192,7 @@ func (p *segmentPool) get() *segment {
 func (p *segmentPool) put(s *segment) {
 	clear(s.updates)
 	clear(s.rejected)
-	s.updates, s.bytes = s.updates[:0], 0
+	s.updates, s.bytes, s.passed = s.updates[:0], 0, kv.Sample{}
 	s.rejected, s.unmatched, s.parsed, s.injected = s.rejected[:0], s.unmatched[:0], nil, nil
 	for _, part := range s.parts {
 		part.reset()

@@ -304,7 +304,7 @@ func (f *forwarded) look() {
 		m.Header[hdrSession], m.Reply = []string{f.id}, f.prefix+tellsKept
 		_ = f.r.s.n.nc.PublishMsg(m) // without an answer it is late
 	}
-	if f.err == nil && !late {
+	if !late && (f.err == nil || len(f.waiting) > 0) { // a batch that can't be sent does not answer those before it
 		f.timer.Reset(timeout)
 	}
 	f.mu.Unlock()

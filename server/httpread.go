@@ -154,7 +154,7 @@ func pollRecords(ctx context.Context, st *node.Stream, r readQuery) (any, error)
 		reading, cancel = context.WithTimeout(ctx, r.wait)
 		defer cancel()
 	}
-	next, err := reader.Read(reading, st.Log(), r.start, limit, r.wait > 0, take)
+	next, err := reader.Read(reading, st.Log(), r.start, limit, r.wait > 0, reader.Each(take))
 	waited := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
 	if err != nil && !errors.Is(err, errFull) && !waited {
 		return nil, err
@@ -169,41 +169,10 @@ func pollRecords(ctx context.Context, st *node.Stream, r readQuery) (any, error)
 
 // sendEvents follows the stream: an event for each record, whose id is where a client that comes again goes on.
 func sendEvents(w http.ResponseWriter, ctx context.Context, st *node.Stream, r readQuery) error {
-	out := http.NewResponseController(w)
-	begun := false
-	begin := func() error {
-		if !begun {
-			begun = true
-			w.Header().Set("Content-Type", "text/event-stream")
-			w.Header().Set("Cache-Control", "no-store")
-			w.WriteHeader(http.StatusOK)
-		}
-		return out.Flush()
-	}
-	_, err := reader.Read(ctx, st.Log(), r.start, r.count, true, func(rs reader.Records) error {
-		for i := range rs.Records {
-			seq := rs.First + uint64(i)
-			one, err := r.format.record(seq, &rs.Records[i])
-			if err != nil {
-				return err
-			}
-			b, err := json.Marshal(one) // without a line break, also where a body had some
-			if err != nil {
-				return err
-			}
-			if !begun {
-				if err := begin(); err != nil {
-					return err
-				}
-			}
-			if _, err := fmt.Fprintf(w, "id: %d\ndata: %s\n\n", seq+1, b); err != nil {
-				return err
-			}
-		}
-		return begin()
-	})
+	e := &events{w: w, out: http.NewResponseController(w), format: r.format}
+	_, err := reader.Read(ctx, st.Log(), r.start, r.count, true, e)
 	switch {
-	case !begun:
+	case !e.begun:
 		return err
 	case err == nil, errors.Is(err, context.Canceled):
 		return nil
@@ -212,4 +181,52 @@ func sendEvents(w http.ResponseWriter, ctx context.Context, st *node.Stream, r r
 	b, _ := json.Marshal(problemJSON{Code: p.name, Message: p.text})
 	_, _ = fmt.Fprintf(w, "event: error\ndata: %s\n\n", b) // the answer has begun: this is the place for it
 	return nil
+}
+
+// events writes records as server-sent events, and sends them before it waits for more.
+type events struct {
+	w      http.ResponseWriter
+	out    *http.ResponseController
+	format format
+	begun  bool
+}
+
+func (e *events) begin() {
+	if !e.begun {
+		e.begun = true
+		e.w.Header().Set("Content-Type", "text/event-stream")
+		e.w.Header().Set("Cache-Control", "no-store")
+		e.w.WriteHeader(http.StatusOK)
+	}
+}
+
+// Take writes an event for each record; without records, which is the tail, the answer at least begins.
+func (e *events) Take(rs reader.Records) error {
+	for i := range rs.Records {
+		seq := rs.First + uint64(i)
+		one, err := e.format.record(seq, &rs.Records[i])
+		if err != nil {
+			return err
+		}
+		b, err := json.Marshal(one) // without a line break, also where a body had some
+		if err != nil {
+			return err
+		}
+		e.begin()
+		if _, err := fmt.Fprintf(e.w, "id: %d\ndata: %s\n\n", seq+1, b); err != nil {
+			return err
+		}
+	}
+	if len(rs.Records) == 0 {
+		e.begin()
+	}
+	return nil
+}
+
+// Pause sends what was written.
+func (e *events) Pause() error {
+	if !e.begun {
+		return nil
+	}
+	return e.out.Flush()
 }

@@ -174,27 +174,11 @@ func (r rpc) Read(ctx context.Context, q *connect.Request[novav1.ReadRequest], o
 	case *novav1.ReadRequest_Timestamp:
 		start.Kind, start.N = reader.FromTime, uint64(max(from.Timestamp, 0))
 	}
-	next, err := reader.Read(ctx, st.Log(), start, q.Msg.GetLimit(), q.Msg.GetFollow(), func(rs reader.Records) error {
-		return out.Send(readResponse(rs))
-	})
+	p := pagesTo(out)
+	next, err := reader.Read(ctx, st.Log(), start, q.Msg.GetLimit(), q.Msg.GetFollow(), p)
 	if err != nil {
+		_ = p.Pause() // what was read before counts; of why it ended the other error tells more
 		return err
 	}
-	return out.Send(&novav1.ReadResponse{Next: positionOf(next)})
-}
-
-func readResponse(rs reader.Records) *novav1.ReadResponse {
-	out := &novav1.ReadResponse{Next: &novav1.Position{SeqNum: rs.First + uint64(len(rs.Records))}}
-	records := make([]novav1.SequencedRecord, len(rs.Records))
-	out.Records = make([]*novav1.SequencedRecord, len(rs.Records))
-	for i := range rs.Records {
-		rec, to := &rs.Records[i], &records[i]
-		to.SeqNum, to.Timestamp, to.Body = rs.First+uint64(i), rec.Timestamp, rec.Body
-		for _, h := range rec.Headers {
-			to.Headers = append(to.Headers, &novav1.Header{Name: h.Name, Value: h.Value})
-		}
-		out.Records[i] = to
-		out.Next.Timestamp = rec.Timestamp
-	}
-	return out
+	return p.end(next)
 }

@@ -132,7 +132,7 @@ func (l *Log) TakeOver(ctx context.Context, node string) (Epoch, error) {
 		return Epoch{}, err
 	}
 	if err := l.current(ctx); err != nil {
-		return Epoch{}, err
+		return Epoch{}, fmt.Errorf("take %s over: %w", l.addr, err)
 	}
 	for _, m := range messages[:l.k-1] {
 		if err := l.nc.PublishMsg(m); err != nil {
@@ -158,10 +158,10 @@ func (l *Log) current(ctx context.Context) error {
 	defer cancel()
 	now, err := l.js.Stream(ctx, l.name)
 	if err != nil {
-		return fmt.Errorf("take %s over: %w", l.addr, translate(err))
+		return translate(err)
 	}
 	if now.CachedInfo().Config.Metadata[metaCreation] != l.creation {
-		return fmt.Errorf("take %s over: %w: it was deleted, and made anew", l.addr, ErrNotFound)
+		return fmt.Errorf("%w: it was deleted, and made anew", ErrNotFound)
 	}
 	return nil
 }

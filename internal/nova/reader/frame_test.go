@@ -58,7 +58,7 @@ func TestFramesAreReadInRuns(t *testing.T) {
 				r.tail = 1 << 40
 			}
 			var got []string
-			r.f = func(rs Records) error {
+			r.out = Each(func(rs Records) error {
 				got = append(got, fmt.Sprintf("%d:%d", rs.First, len(rs.Records)))
 				for i, rec := range rs.Records {
 					if n := rs.First + uint64(i); string(rec.Body) != fmt.Sprint(n) || rec.Timestamp != int64(n*10) {
@@ -66,7 +66,7 @@ func TestFramesAreReadInRuns(t *testing.T) {
 					}
 				}
 				return nil
-			}
+			})
 			if err := r.frame(framed(c.batches...)); err != nil {
 				t.Fatal(err)
 			}

@@ -27,8 +27,11 @@ func place(ctx context.Context, l Log, b bounds, s Start) (seq uint64, at nova.P
 		}
 		want = min(max(want, first.Next), tail.Next)
 	}
-	if want == tail.Next {
+	switch want {
+	case tail.Next:
 		return b.last.seq + 1, position(tail), nil
+	case first.Next:
+		return b.first.seq, position(first), nil
 	}
 	e, err := search(ctx, l, b, func(f frame.State) bool { return f.Next <= want })
 	return e.seq, nova.Position{SeqNum: want}, err

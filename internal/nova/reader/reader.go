@@ -46,6 +46,24 @@ type Records struct {
 	Records []nova.Record
 }
 
+// Out is where a read's records go. An error ends the read.
+type Out interface {
+	// Take is called with records in order, 1,000 at most, which are its own until it returns, and their bytes too. With
+	// none, the tail is reached, of a read that follows.
+	Take(Records) error
+	// Pause is called before the read waits for the log: nothing may be taken for a while.
+	Pause() error
+}
+
+// Each is an Out that is called for records, and does nothing in a pause.
+type Each func(Records) error
+
+// Take calls the function.
+func (f Each) Take(r Records) error { return f(r) }
+
+// Pause does nothing.
+func (Each) Pause() error { return nil }
+
 // Log is what a reader needs; *jslog.Log is one.
 type Log interface {
 	Last(ctx context.Context) (jslog.Stored, error)
@@ -96,11 +114,10 @@ func boundsOf(ctx context.Context, l Log) (b bounds, err error) {
 	return b, nil
 }
 
-// Read calls f with the records from a place on, in order, and returns where the next record is read. Without follow it
-// ends at the tail that the stream had when it began. With follow, f is called without records when that tail is reached,
-// and it ends with the context. limit bounds the number of records; 0 is no limit. f's error ends it. A call has 1,000 records at
-// most; they are f's until it returns, and their bytes too.
-func Read(ctx context.Context, l Log, start Start, limit uint64, follow bool, f func(Records) error) (next nova.Position, err error) {
+// Read hands out the records from a place on, in order, and returns where the next record is read. Without follow it
+// ends at the tail that the stream had when it began. With follow, out is told when that tail is reached, and the read ends
+// with the context. limit bounds the number of records; 0 is no limit.
+func Read(ctx context.Context, l Log, start Start, limit uint64, follow bool, out Out) (next nova.Position, err error) {
 	b, err := boundsOf(ctx, l)
 	if err != nil {
 		return next, err
@@ -112,7 +129,7 @@ func Read(ctx context.Context, l Log, start Start, limit uint64, follow bool, f 
 	if limit == 0 {
 		limit = math.MaxUint64
 	}
-	r := run{next: next, left: limit, tail: b.last.state.Next, follow: follow, f: f}
+	r := run{next: next, left: limit, tail: b.last.state.Next, follow: follow, out: out}
 	if start.Kind == FromTime {
 		r.since = int64(min(start.N, math.MaxInt64))
 	}
@@ -127,7 +144,7 @@ func Read(ctx context.Context, l Log, start Start, limit uint64, follow bool, f 
 	}
 	defer frames.Close()
 	for !r.done() {
-		stored, err := frames.Next(ctx)
+		stored, err := r.wait(ctx, frames)
 		if err != nil {
 			return r.next, err
 		}
@@ -138,6 +155,18 @@ func Read(ctx context.Context, l Log, start Start, limit uint64, follow bool, f 
 	return r.next, nil
 }
 
+// wait is the next frame. Out is told before it waits for one.
+func (r *run) wait(ctx context.Context, frames *jslog.Frames) (jslog.Stored, error) {
+	stored, ok, err := frames.Ready(ctx)
+	if err != nil || ok {
+		return stored, err
+	}
+	if err := r.out.Pause(); err != nil {
+		return stored, err
+	}
+	return frames.Next(ctx)
+}
+
 // run is one read under way.
 type run struct {
 	next   nova.Position
@@ -146,8 +175,8 @@ type run struct {
 	follow bool
 	told   bool  // that the tail was reached
 	since  int64 // records before this time are left out; 0 is none
-	f      func(Records) error
-	buf    []nova.Record
+	out    Out
+	frames frame.Decoder
 }
 
 func (r *run) done() bool { return r.left == 0 || !r.follow && r.next.SeqNum >= r.tail }
@@ -157,12 +186,12 @@ func (r *run) atTail() error {
 		return nil
 	}
 	r.told = true
-	return r.f(Records{First: r.next.SeqNum})
+	return r.out.Take(Records{First: r.next.SeqNum})
 }
 
 // frame hands over the records of one frame that are wanted.
 func (r *run) frame(stored jslog.Stored) error {
-	f, err := frame.Parse(stored.Payload)
+	f, err := r.frames.Parse(stored.Payload)
 	if err != nil {
 		return fmt.Errorf("frame at log sequence %d: %w", stored.Seq, err)
 	}
@@ -170,7 +199,7 @@ func (r *run) frame(stored jslog.Stored) error {
 		return &OutOfRangeError{SeqNum: r.next.SeqNum, First: position(f.State), Tail: position(f.After())}
 	}
 	seq := f.State.Next
-	for records := range slices.Chunk(r.joined(&f), nova.MaxBatchRecords) {
+	for records := range slices.Chunk(r.frames.Records(), nova.MaxBatchRecords) {
 		if err := r.batch(seq, records); err != nil || r.done() {
 			return err
 		}
@@ -180,18 +209,6 @@ func (r *run) frame(stored jslog.Stored) error {
 		return r.atTail()
 	}
 	return nil
-}
-
-// joined are the records of all batches of a frame: what was appended one by one is read as one run.
-func (r *run) joined(f *frame.Frame) []nova.Record {
-	if len(f.Batches) == 1 {
-		return f.Batches[0].Records
-	}
-	r.buf = r.buf[:0]
-	for i := range f.Batches {
-		r.buf = append(r.buf, f.Batches[i].Records...)
-	}
-	return r.buf
 }
 
 // batch hands over records, the first of which has number seq, without those before the start.
@@ -212,7 +229,7 @@ func (r *run) batch(seq uint64, records []nova.Record) error {
 		return nil
 	}
 	r.since = 0
-	if err := r.f(Records{First: r.next.SeqNum, Records: records}); err != nil {
+	if err := r.out.Take(Records{First: r.next.SeqNum, Records: records}); err != nil {
 		return err
 	}
 	r.left -= uint64(len(records))

@@ -1,0 +1,162 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	novav1 "github.com/typedfold/fold/gen/go/nova/v1"
+	"github.com/typedfold/fold/internal/nova"
+	"github.com/typedfold/fold/internal/nova/reader"
+)
+
+// FuzzAppendRecord: a record that is written by hand is what the library writes, byte by byte, or neither writes it.
+func FuzzAppendRecord(f *testing.F) {
+	f.Add(uint64(0), int64(0), []byte(nil), "", []byte(nil), 0)
+	f.Add(uint64(127), int64(1), []byte("body"), "name", []byte("value"), 1)
+	f.Add(uint64(1)<<63, int64(1790000000000), bytes.Repeat([]byte("b"), 300), "", []byte{}, 3)
+	f.Add(uint64(1), int64(-1), []byte{}, "\xff", []byte("v"), 2)
+	f.Fuzz(func(t *testing.T, seq uint64, at int64, body []byte, name string, value []byte, headers int) {
+		r := nova.Record{Body: body, Timestamp: at}
+		want := &novav1.SequencedRecord{SeqNum: seq, Timestamp: at, Body: body}
+		for range headers & 7 {
+			r.Headers = append(r.Headers, nova.Header{Name: name, Value: value})
+			want.Headers = append(want.Headers, &novav1.Header{Name: name, Value: value})
+		}
+		wire, wantErr := proto.MarshalOptions{Deterministic: true}.Marshal(&novav1.ReadResponse{Records: []*novav1.SequencedRecord{want}})
+		size := recordSize(seq, &r)
+		got, err := appendRecord(nil, size, seq, &r)
+		if (err == nil) != (wantErr == nil) {
+			t.Fatalf("%v, the library says %v", err, wantErr)
+		}
+		if err == nil && !bytes.Equal(got, wire) {
+			t.Fatalf("wrote\n%x, the library\n%x", got, wire)
+		}
+	})
+}
+
+// sent are the messages that pages sent.
+type sent struct {
+	messages []*novav1.ReadResponse
+	bytes    []int
+}
+
+func (s *sent) Send(m *novav1.ReadResponse) error {
+	b, err := proto.Marshal(m)
+	if err != nil {
+		return err
+	}
+	own := &novav1.ReadResponse{}
+	s.messages, s.bytes = append(s.messages, own), append(s.bytes, len(b))
+	return proto.Unmarshal(b, own)
+}
+
+func recordsFrom(first, n, size int) reader.Records {
+	rs := reader.Records{First: uint64(first)}
+	for i := range n {
+		rs.Records = append(rs.Records, nova.Record{Body: bytes.Repeat([]byte{byte(i)}, size), Timestamp: int64(1000 + first + i)})
+	}
+	return rs
+}
+
+// TestPages: what is at hand is sent together, up to a bound; a pause sends what there is, and the tail is told at once.
+func TestPages(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		do   func(p *pages) error
+		want string // first:count of each message
+	}{
+		{"a pause", func(p *pages) error {
+			return firstOf(p.Take(recordsFrom(0, 3, 10)), p.Take(recordsFrom(3, 2, 10)), p.Pause(), p.Pause())
+		}, "0:5"},
+		{"the tail", func(p *pages) error {
+			return firstOf(p.Take(recordsFrom(5, 2, 10)), p.Take(reader.Records{First: 7}))
+		}, "5:2 7:0"},
+		{"the end", func(p *pages) error {
+			return firstOf(p.Take(recordsFrom(5, 1, 10)), p.end(nova.Position{SeqNum: 6}))
+		}, "5:1 6:0"},
+		{"full", func(p *pages) error {
+			return firstOf(p.Take(recordsFrom(0, 5, pageBytes/4)), p.Pause())
+		}, "0:3 3:2"},
+		{"a large record", func(p *pages) error {
+			return firstOf(p.Take(recordsFrom(0, 1, 10)), p.Take(recordsFrom(1, 1, 2*pageBytes)), p.Take(recordsFrom(2, 1, 10)), p.Pause())
+		}, "0:1 1:1 2:1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := &sent{}
+			p := &pages{out: s, binary: true, message: novav1.ReadResponse{Next: &novav1.Position{}}}
+			if err := c.do(p); err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			for i, m := range s.messages {
+				next := m.GetNext().GetSeqNum()
+				got += fmt.Sprintf(" %d:%d", next-uint64(len(m.Records)), len(m.Records))
+				for j, r := range m.Records {
+					if want := next - uint64(len(m.Records)-j); r.SeqNum != want || r.Timestamp != int64(1000+want) {
+						t.Errorf("message %d has record %d of %d at place %d", i, r.SeqNum, r.Timestamp, want)
+					}
+				}
+				if n := s.bytes[i]; n > pageBytes+64 && len(m.Records) > 1 {
+					t.Errorf("message %d has %d bytes", i, n)
+				}
+			}
+			if got != " "+c.want {
+				t.Errorf("sent %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type nowhere struct{}
+
+func (nowhere) Send(*novav1.ReadResponse) error { return nil }
+
+// TestPagesAllocateNothing: not for a record, and not for a message.
+func TestPagesAllocateNothing(t *testing.T) {
+	p := &pages{out: nowhere{}, binary: true, message: novav1.ReadResponse{Next: &novav1.Position{}}}
+	rs := recordsFrom(1_000_000, 1000, 128)
+	n := testing.AllocsPerRun(100, func() {
+		if err := p.Take(rs); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if n > 0.1 {
+		t.Errorf("%v allocations for 1,000 records", n)
+	}
+}
+
+// TestAnIdleReadKeepsLittle: a follower that has caught up gives its buffer back.
+func TestAnIdleReadKeepsLittle(t *testing.T) {
+	p := &pages{out: nowhere{}, binary: true, message: novav1.ReadResponse{Next: &novav1.Position{}}}
+	for _, rs := range []reader.Records{recordsFrom(0, 3000, 128), recordsFrom(3000, 1, 128)} {
+		if err := firstOf(p.Take(rs), p.Pause()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := cap(p.buf); n > idlePage {
+		t.Errorf("it keeps %d bytes", n)
+	}
+}
+
+func BenchmarkPages(b *testing.B) {
+	p := &pages{out: nowhere{}, binary: true, message: novav1.ReadResponse{Next: &novav1.Position{}}}
+	rs := recordsFrom(1_000_000, 1000, 128)
+	b.SetBytes(128 * 1000)
+	for b.Loop() {
+		if err := p.Take(rs); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

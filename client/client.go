@@ -58,6 +58,7 @@ type AppendResult struct {
 // Client talks to the servers of streams. It is safe for concurrent use.
 type Client struct {
 	rpc   novav1connect.DataPlaneServiceClient
+	reads *reads
 	token string // that one-shots present
 	o     options
 }
@@ -109,14 +110,16 @@ func New(target string, opts ...Option) (*Client, error) {
 		}}
 	}
 	c := &Client{o: o}
-	c.rpc = novav1connect.NewDataPlaneServiceClient(once{o.http, own}, target, connect.WithInterceptors(bearer(o.bearer)),
-		connect.WithCodec(codec{}), connect.WithAcceptCompression("gzip", nil, nil)) // it would cost more than all the rest
+	with := []connect.ClientOption{connect.WithInterceptors(bearer(o.bearer)),
+		connect.WithCodec(codec{}), connect.WithAcceptCompression("gzip", nil, nil)} // it would cost more than all the rest
+	c.rpc = novav1connect.NewDataPlaneServiceClient(once{o.http, own}, target, with...)
+	c.reads = readsOf(once{o.http, own}, target, with...)
 	return c, nil
 }
 
 // readFrame is how many bytes of a read a server sends at once: by the default of 16 KiB each of them costs it a system call,
 // and the client one more to give room again.
-const readFrame = 256 << 10
+const readFrame = 512 << 10
 
 // bearer puts the token into every call.
 type bearer string

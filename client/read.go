@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +45,7 @@ type ReadOptions struct {
 // yielded, as long as ctx lasts. It yields at most one error, last.
 func (c *Client) Read(ctx context.Context, addr string, o ReadOptions) iter.Seq2[SequencedRecord, error] {
 	return func(yield func(SequencedRecord, error) bool) {
-		r := &reading{c: c, q: o.request(addr), yield: yield}
+		r := &reading{c: c, addr: addr, o: o, clamp: o.Clamp, yield: yield}
 		for attempt := 0; ; attempt++ {
 			got := r.count
 			err := r.once(ctx)
@@ -74,17 +75,6 @@ func (c *Client) Read(ctx context.Context, addr string, o ReadOptions) iter.Seq2
 	}
 }
 
-func (o ReadOptions) request(addr string) *novav1.ReadRequest {
-	q := &novav1.ReadRequest{Addr: addr, Limit: o.Limit, Follow: o.Follow, Clamp: o.Clamp, Start: &novav1.ReadRequest_SeqNum{SeqNum: o.SeqNum}}
-	switch {
-	case o.TailOffset != nil:
-		q.Start = &novav1.ReadRequest_TailOffset{TailOffset: *o.TailOffset}
-	case !o.Since.IsZero():
-		q.Start = &novav1.ReadRequest_Timestamp{Timestamp: o.Since.UnixMilli()}
-	}
-	return q
-}
-
 // again reports whether a read that ended like this can go on over another connection.
 func again(err error) bool {
 	t, ok := tellOf(err)
@@ -111,10 +101,13 @@ func pauseFor(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// reading is one Read under way; q is what is still to be read.
+// reading is one Read under way. Once it has a record, or has reached the tail, it begins at a number.
 type reading struct {
 	c       *Client
-	q       *novav1.ReadRequest
+	addr    string
+	o       ReadOptions // Limit is what is left of it, SeqNum where it goes on
+	begun   bool        // it goes on at SeqNum, whatever o says
+	clamp   bool        // the next record may be a later one
 	yield   func(SequencedRecord, error) bool
 	count   uint64
 	stopped bool
@@ -126,46 +119,58 @@ var errGap = errors.New("the server left records out")
 func (r *reading) once(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := r.c.rpc.Read(ctx, connect.NewRequest(r.q))
+	stream, err := r.c.reads.CallServerStream(ctx, connect.NewRequest(r.request()))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = stream.Close() }()
 	for stream.Receive() {
-		m := stream.Msg()
-		for _, rec := range m.GetRecords() {
-			if err := r.take(rec); err != nil || r.stopped {
-				return err
-			}
+		count, gap := r.count, error(nil)
+		next, err := stream.Msg().each(func(rec SequencedRecord) bool {
+			gap = r.take(rec)
+			return gap == nil && !r.stopped
+		})
+		if err = cmp.Or(err, gap); err != nil || r.stopped {
+			return err
 		}
-		if len(m.GetRecords()) == 0 {
-			r.q.Start = &novav1.ReadRequest_SeqNum{SeqNum: m.GetNext().GetSeqNum()}
+		if r.count == count {
+			r.begun, r.o.SeqNum = true, next
 		}
 	}
 	return stream.Err()
 }
 
-func (r *reading) take(rec *novav1.SequencedRecord) error {
-	if at, ok := r.q.GetStart().(*novav1.ReadRequest_SeqNum); ok && at.SeqNum != rec.GetSeqNum() && !r.q.GetClamp() {
-		return fmt.Errorf("%w: after %d comes %d", errGap, at.SeqNum, rec.GetSeqNum())
+func (r *reading) request() *novav1.ReadRequest {
+	q := &novav1.ReadRequest{Addr: r.addr, Limit: r.o.Limit, Follow: r.o.Follow, Clamp: r.clamp}
+	switch {
+	case !r.begun && r.o.TailOffset != nil:
+		q.Start = &novav1.ReadRequest_TailOffset{TailOffset: *r.o.TailOffset}
+	case !r.begun && !r.o.Since.IsZero():
+		q.Start = &novav1.ReadRequest_Timestamp{Timestamp: r.o.Since.UnixMilli()}
+	default:
+		q.Start = &novav1.ReadRequest_SeqNum{SeqNum: r.o.SeqNum}
 	}
-	out := SequencedRecord{SeqNum: rec.GetSeqNum(), Timestamp: rec.GetTimestamp(), Record: Record{Body: rec.GetBody()}}
-	for _, h := range rec.GetHeaders() {
-		out.Headers = append(out.Headers, Header{Name: h.GetName(), Value: h.GetValue()})
+	return q
+}
+
+// counts reports whether the number of the next record is known.
+func (r *reading) counts() bool {
+	return !r.clamp && (r.begun || r.o.TailOffset == nil && r.o.Since.IsZero())
+}
+
+// take yields a record, and notes where a read that begins again goes on.
+func (r *reading) take(rec SequencedRecord) error {
+	if rec.SeqNum != r.o.SeqNum && r.counts() {
+		return fmt.Errorf("%w: after %d comes %d", errGap, r.o.SeqNum, rec.SeqNum)
 	}
+	r.begun, r.clamp, r.o.SeqNum = true, false, rec.SeqNum+1 // from here on, a record that is missing is an error
 	r.count++
-	r.q.Clamp = false // from here on, a record that is missing is an error
-	if at, ok := r.q.GetStart().(*novav1.ReadRequest_SeqNum); ok {
-		at.SeqNum = rec.GetSeqNum() + 1 // the request was sent long ago
-	} else {
-		r.q.Start = &novav1.ReadRequest_SeqNum{SeqNum: rec.GetSeqNum() + 1}
-	}
-	if r.q.Limit > 0 {
-		if r.q.Limit--; r.q.Limit == 0 {
+	if r.o.Limit > 0 {
+		if r.o.Limit--; r.o.Limit == 0 {
 			r.stopped = true // all there is; 0 would be no limit
 		}
 	}
-	if !r.yield(out, nil) {
+	if !r.yield(rec, nil) {
 		r.stopped = true
 	}
 	return nil

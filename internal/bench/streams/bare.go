@@ -72,7 +72,7 @@ func (s *side) async(ctx context.Context, window int, header func(name string, i
 	if err := publish(s.o.records / 10); err != nil {
 		return result{}, err
 	}
-	m := startMeter()
+	m := s.startMeter()
 	if err := publish(s.o.records); err != nil {
 		return result{}, err
 	}

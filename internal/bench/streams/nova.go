@@ -45,7 +45,7 @@ func (s *side) appends(ctx context.Context, n, per, flight int, submit func(p *c
 	}
 	warm := n / 10
 	err = pipeline(ctx, warm, flight, func(i int) *client.Ticket { return submit(p, i) })
-	m := startMeter()
+	m := s.startMeter()
 	if err == nil {
 		err = pipeline(ctx, n, flight, func(i int) *client.Ticket { return submit(p, warm+i) })
 	}

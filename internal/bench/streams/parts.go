@@ -60,7 +60,8 @@ func (b *bench) median(role string, f func(result) float64) float64 {
 type result struct {
 	Records int     `json:"records"` // or appends, or fences
 	Seconds float64 `json:"seconds"`
-	CPU     float64 `json:"cpu_seconds"` // of the child itself
+	CPU     float64 `json:"cpu_seconds"`        // of the child itself
+	Server  float64 `json:"server_cpu_seconds"` // of both servers' process meanwhile
 	P50     float64 `json:"p50_us,omitempty"`
 	P99     float64 `json:"p99_us,omitempty"`
 	Frames  int     `json:"frames,omitempty"`
@@ -72,7 +73,8 @@ func (r result) String() string {
 	if r.P50 > 0 {
 		return fmt.Sprintf("%d times: p50 %.0f µs, p99 %.0f µs", r.Records, r.P50, r.P99)
 	}
-	text := fmt.Sprintf("%8.0f/s, %5.2f µs CPU of this side a record", r.rate(), r.CPU/float64(r.Records)*1e6)
+	each := 1e6 / float64(r.Records)
+	text := fmt.Sprintf("%8.0f/s, %5.2f + %5.2f µs CPU of this side and of the servers a record", r.rate(), r.CPU*each, r.Server*each)
 	if r.Frames > 0 {
 		text += fmt.Sprintf(", in %d frames", r.Frames)
 	}
@@ -81,14 +83,20 @@ func (r result) String() string {
 
 // meter measures from its making to done.
 type meter struct {
-	began time.Time
-	cpu   time.Duration
+	s      *side
+	began  time.Time
+	cpu    time.Duration
+	server time.Duration
 }
 
-func startMeter() meter { return meter{began: time.Now(), cpu: cpuTime()} }
+func (s *side) startMeter() meter {
+	return meter{s: s, server: s.serverCPU(), cpu: cpuTime(), began: time.Now()}
+}
 
 func (m meter) done(records int) result {
-	return result{Records: records, Seconds: time.Since(m.began).Seconds(), CPU: (cpuTime() - m.cpu).Seconds()}
+	r := result{Records: records, Seconds: time.Since(m.began).Seconds(), CPU: (cpuTime() - m.cpu).Seconds()}
+	r.Server = (m.s.serverCPU() - m.server).Seconds()
+	return r
 }
 
 func cpuTime() time.Duration {

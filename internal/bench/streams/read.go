@@ -43,7 +43,7 @@ func (s *side) fill(ctx context.Context, f framing) (result, error) {
 	if err := s.c.CreateStream(ctx, s.addr, client.StreamConfig{Memory: s.o.memory}); err != nil {
 		return result{}, err
 	}
-	m := startMeter()
+	m := s.startMeter()
 	p, err := s.c.OpenStream(ctx, s.addr)
 	if err != nil {
 		return result{}, err
@@ -69,7 +69,7 @@ func (s *side) read(ctx context.Context, f framing) (result, error) {
 	if err := s.records(ctx, f.records(s.o)/10+1, client.ReadOptions{Limit: uint64(f.records(s.o)/10 + 1)}); err != nil {
 		return result{}, err
 	}
-	m := startMeter()
+	m := s.startMeter()
 	if err := s.records(ctx, f.records(s.o), client.ReadOptions{}); err != nil {
 		return result{}, err
 	}
@@ -109,7 +109,7 @@ func (s *side) bareRead(ctx context.Context, f framing) (result, error) {
 	if _, err := s.frames(ctx, st, subject, last.Sequence/10+1); err != nil {
 		return result{}, err
 	}
-	m := startMeter()
+	m := s.startMeter()
 	frames, err := s.frames(ctx, st, subject, last.Sequence)
 	if err != nil {
 		return result{}, err

@@ -143,11 +143,38 @@ func serve(ctx context.Context, o options) (err error) {
 			err = errors.Join(err, e)
 		}
 	}()
+	stop, err := answerCPU(ns.URL())
+	if err != nil {
+		return err
+	}
+	defer stop()
 	if err := json.NewEncoder(os.Stdout).Encode(place{NATS: ns.URL(), Stream: "http://" + l.Addr().String()}); err != nil {
 		return err
 	}
 	_, err = io.Copy(io.Discard, os.Stdin)
 	return err
+}
+
+const cpuSubject = "bench.cpu"
+
+// answerCPU tells the children what this process has used.
+func answerCPU(url string) (stop func(), err error) {
+	nc, err := nats.Connect(url)
+	if err != nil {
+		return nil, err
+	}
+	_, err = nc.Subscribe(cpuSubject, func(m *nats.Msg) { _ = m.Respond([]byte(cpuTime().String())) })
+	return nc.Close, err
+}
+
+// serverCPU is what the servers' process has used; 0 if it does not say.
+func (s *side) serverCPU() time.Duration {
+	m, err := s.nc.Request(cpuSubject, nil, 10*time.Second)
+	if err != nil {
+		return 0
+	}
+	d, _ := time.ParseDuration(string(m.Data))
+	return d
 }
 
 var body = make([]byte, bodyBytes)

@@ -126,6 +126,11 @@ crash: ## Cut the power, kill processes and damage files under the stores and ar
 	$(GO) build -o .tmp/crash ./internal/crash
 	.tmp/crash
 
+.PHONY: stream-chaos
+stream-chaos: ## Kill, stall and cut three nats-servers and three nova nodes under load, and judge the log; SEED=n, TIME=2m
+	$(GO) build -o .tmp/streamchaos ./internal/streamchaos/cmd/streamchaos
+	.tmp/streamchaos -seed $(or $(SEED),1) -time $(or $(TIME),2m)
+
 .PHONY: bench
 bench: ## Measure what the README and the decisions quote; the last lines are the ratios
 	$(GO) run ./internal/bench

@@ -13,7 +13,7 @@ import (
 )
 
 // programs are the folders of what is run, not imported; they may print, exit and log.
-var programs = []string{"cmd", "examples", "internal/bench", "internal/demo", "internal/modelcheck", "internal/dst", "internal/crash", "internal/optiondoc"}
+var programs = []string{"cmd", "examples", "internal/bench", "internal/demo", "internal/modelcheck", "internal/dst", "internal/crash", "internal/streamchaos/cmd", "internal/optiondoc"}
 
 // allowed are the calls that library code makes all the same, by file, function and call, each with its reason.
 var allowed = map[string]string{

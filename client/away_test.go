@@ -2,9 +2,13 @@ package client_test
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
+	"io"
+	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -59,6 +63,22 @@ func TestARequestThatNeverLeftIsDefinite(t *testing.T) {
 			if !errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "refused") {
 				t.Errorf("%s over the %s transport: %v", what, transport, err)
 			}
+		}
+	}
+	// A server that can't be trusted is sent nothing.
+	untrusted := httptest.NewUnstartedServer(http.NotFoundHandler())
+	untrusted.EnableHTTP2 = true
+	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
+	untrusted.StartTLS()
+	t.Cleanup(untrusted.Close)
+	distrusts, err := client.New(untrusted.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, f := range writes(distrusts, "nova://a/b") {
+		err := f(t.Context())
+		if !errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrOutcomeUnknown) || !errors.As(err, new(x509.UnknownAuthorityError)) {
+			t.Errorf("%s to a server of an unknown authority: %v", what, err)
 		}
 	}
 	ended, cancel := context.WithCancel(t.Context())

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"sync/atomic"
 
 	"connectrpc.com/connect"
@@ -25,18 +26,21 @@ func (c once) Do(q *http.Request) (*http.Response, error) {
 	if !c.own {
 		return c.HTTPClient.Do(q)
 	}
-	var connected atomic.Bool
+	var begun atomic.Bool // before the first byte of it is written
 	q = q.WithContext(httptrace.WithClientTrace(q.Context(), &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+		WroteHeaderField: func(string, []string) { begun.Store(true) },
 	}))
 	r, err := c.HTTPClient.Do(q)
-	if err != nil && !connected.Load() {
+	if err != nil && !begun.Load() {
+		if within := new(url.Error); errors.As(err, &within) {
+			err = within.Err // Connect leaves out whatever is around it
+		}
 		err = &notSentError{err}
 	}
 	return r, err
 }
 
-// notSentError is a request that never had a connection to be sent over.
+// notSentError is a request of which nothing was sent.
 type notSentError struct{ err error }
 
 func (e *notSentError) Error() string { return e.err.Error() }

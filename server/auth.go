@@ -118,6 +118,12 @@ func (a *Auth) who(header string) (caller, error) {
 	return caller{name: found.Name, grant: found}, nil
 }
 
+// Knows reports whether an Authorization header has a token of the table.
+func (a *Auth) Knows(header string) bool {
+	_, err := a.who(header)
+	return a != nil && err == nil
+}
+
 // may reports whether the caller may do something in a namespace; namespace "" is all of them.
 func (c caller) may(v Verb, namespace string) bool {
 	if c.grant == nil {

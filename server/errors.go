@@ -115,9 +115,13 @@ func awayFromLog(err error) bool {
 // statusClientClosed is what servers log for a client that went away.
 const statusClientClosed = 499
 
-// rpc is the problem as a Connect error.
-func (p problem) rpc() *connect.Error {
-	e := connect.NewError(p.code, errors.New(p.text))
+// rpc is the problem as a Connect error. What a person may have to look into names the request, as the log does.
+func (p problem) rpc(request string) *connect.Error {
+	text := p.text
+	if request != "" && (p.code == connect.CodeInternal || p.code == connect.CodeUnavailable) {
+		text += " (request " + request + ")"
+	}
+	e := connect.NewError(p.code, errors.New(text))
 	if p.detail != nil {
 		if d, err := connect.NewErrorDetail(p.detail); err == nil {
 			e.AddDetail(d)

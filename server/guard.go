@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/typedfold/fold/gen/go/nova/v1/novav1connect"
+	"github.com/typedfold/fold/internal/nova/sequencer"
 )
 
 type callerKey struct{}
@@ -32,7 +33,7 @@ func (g guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			return err
 		})
 		if err != nil {
-			return nil, rpcError(err)
+			return nil, rpcError(ctx, err)
 		}
 		return out, nil
 	}
@@ -57,18 +58,18 @@ func (g guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.S
 			return err
 		})
 		if err != nil {
-			return rpcError(err)
+			return rpcError(ctx, err)
 		}
 		return nil
 	}
 }
 
-func rpcError(err error) error {
+func rpcError(ctx context.Context, err error) error {
 	var already *connect.Error
 	if errors.As(err, &already) {
 		return already
 	}
-	return problemOf(err).rpc()
+	return problemOf(err).rpc(requestID(ctx))
 }
 
 // call runs one call for its caller, and tells of it.
@@ -81,27 +82,36 @@ func (s *Server) call(ctx context.Context, method string, header http.Header, f 
 	if err == nil {
 		err = f(context.WithValue(ctx, callerKey{}, who))
 	}
-	c := Call{Method: method, Code: "ok", Took: time.Since(began)}
+	c := Call{Method: method, Code: "ok", RequestID: requestID(ctx), Took: time.Since(began)}
 	if err != nil {
-		c.Code = codeOf(err).String()
+		p := problemOf(err)
+		c.Code, c.Outcome = codeOf(err, p).String(), p.outcome
 	}
-	if s.o.Observe != nil {
-		s.o.Observe(c)
+	if s.o.Events.Call != nil {
+		s.o.Events.Call(c)
 	}
 	level := slog.LevelDebug
 	if c.Code == connect.CodeInternal.String() {
 		level = slog.LevelError
 	}
 	if s.o.Logger.Enabled(ctx, level) {
-		s.o.Logger.Log(ctx, level, "nova: call", "method", method, "caller", who.name, "code", c.Code, "took", c.Took, "err", err)
+		s.o.Logger.Log(ctx, level, "nova: call", "request", c.RequestID, "method", method, "caller", who.name, "code", c.Code, "took", c.Took, "err", logged(err))
 	}
 	return err
 }
 
-func codeOf(err error) connect.Code {
+// logged is an error as the log has it: without the fencing token that stands, by which any client could append.
+func logged(err error) any {
+	if errors.As(err, new(*sequencer.FencedError)) {
+		return "fenced out"
+	}
+	return err
+}
+
+func codeOf(err error, p problem) connect.Code {
 	var already *connect.Error
 	if errors.As(err, &already) {
 		return already.Code()
 	}
-	return problemOf(err).code
+	return p.code
 }

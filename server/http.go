@@ -95,10 +95,11 @@ type problemJSON struct {
 	First        *positionJSON `json:"first,omitempty"`
 	FencingToken *string       `json:"fencing_token,omitempty"`
 	Outcome      string        `json:"outcome,omitempty"`
+	RequestID    string        `json:"request_id,omitempty"`
 }
 
 func writeProblem(w http.ResponseWriter, p problem) {
-	out := problemJSON{Code: p.name, Message: p.text, FencingToken: p.installed, Outcome: p.outcome}
+	out := problemJSON{Code: p.name, Message: p.text, FencingToken: p.installed, Outcome: p.outcome, RequestID: w.Header().Get(RequestIDHeader)}
 	if p.tail != nil {
 		out.Tail = new(jsonOf(*p.tail))
 	}

@@ -34,7 +34,7 @@ func TestHTTP(t *testing.T) {
 	r.want(ctx, 200, `{"tail":{"seq_num":3,`, "PUT", "/v1/demo/events/fence", `{"fencing_token":"gen-42"}`)
 	r.want(ctx, 200, `{"fencing_token":"gen-42"}`, "GET", "/v1/demo/events/fence", "")
 	// R39: a mismatch is 412, with the installed token
-	mismatch := `{"code":"fencing_token_mismatch","message":"fenced out: the installed fencing token is \"gen-42\"","fencing_token":"gen-42"}`
+	mismatch := `{"code":"fencing_token_mismatch","message":"fenced out: the installed fencing token is \"gen-42\"","fencing_token":"gen-42"`
 	r.want(ctx, 412, mismatch, "POST", records, `{"records":[{}]}`)
 	r.want(ctx, 412, mismatch, "POST", records, `{"records":[{}],"fencing_token":"x","match_seq_num":77}`)
 	r.want(ctx, 200, `"start":{"seq_num":3,`, "POST", records, `{"records":[{}],"fencing_token":"gen-42"}`)

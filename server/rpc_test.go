@@ -291,11 +291,11 @@ func TestNobodyGetsInWithoutAToken(t *testing.T) {
 	}
 	var mu sync.Mutex
 	seen := map[string]bool{}
-	r := serve(t, natstest.New(t), server.Options{Auth: auth, Observe: func(c server.Call) {
+	r := serve(t, natstest.New(t), server.Options{Auth: auth, Events: server.Events{Call: func(c server.Call) {
 		mu.Lock()
 		defer mu.Unlock()
 		seen[c.Method] = true
-	}})
+	}}})
 	r.want(ctx, 201, "", "PUT", "/v1/demo/events", `{"memory":true}`, "Authorization", "Bearer all-secret")
 	for _, c := range []struct {
 		header string

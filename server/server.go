@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -17,7 +18,6 @@ import (
 	"connectrpc.com/grpcreflect"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/typedfold/fold/gen/go/nova/v1/novav1connect"
 	"github.com/typedfold/fold/internal/nova"
@@ -43,17 +43,10 @@ type Options struct {
 	UnaryTimeout time.Duration
 	// Logger gets a line for each call; default slog.Default().
 	Logger *slog.Logger
-	// Observe is told of each call that has ended; may be nil.
-	Observe func(Call)
-}
-
-// Call is one call that has ended.
-type Call struct {
-	// Method is the procedure, or the method and pattern of the route.
-	Method string
-	// Code is the Connect code's name, or "ok".
-	Code string
-	Took time.Duration
+	// Events tell what the server does.
+	Events Events
+	// Now is the clock of the records of streams that it leads, and of their retention; default time.Now.
+	Now func() time.Time
 }
 
 // Validate reports the first option that makes no sense.
@@ -93,8 +86,9 @@ type Server struct {
 	node     *node.Node
 	o        Options
 	own      *nats.Conn // closed with the server; nil when it is not its own
-	bytes    *semaphore.Weighted
-	sessions *semaphore.Weighted
+	bytes    *room
+	sessions *room
+	reads    atomic.Int64 // that are open
 
 	mu       sync.Mutex
 	http     []*http.Server
@@ -127,7 +121,7 @@ func Open(ctx context.Context, c Config, o Options) (*Server, error) {
 	}
 	var n *node.Node
 	if err == nil {
-		n, err = node.New(nc, js, node.Options{Logger: o.Logger})
+		n, err = node.New(nc, js, node.Options{Logger: o.Logger, Now: o.Now, Events: o.Events.nodeEvents()})
 	}
 	if err != nil {
 		nc.Close()
@@ -155,7 +149,7 @@ func answers(ctx context.Context, js jetstream.JetStream) error {
 func newServer(n *node.Node, o Options) *Server {
 	o = o.withDefaults()
 	return &Server{
-		node: n, o: o, bytes: semaphore.NewWeighted(o.Bytes), sessions: semaphore.NewWeighted(o.Sessions), closing: make(chan struct{}),
+		node: n, o: o, bytes: newRoom(o.Bytes), sessions: newRoom(o.Sessions), closing: make(chan struct{}),
 	}
 }
 
@@ -171,7 +165,7 @@ func (s *Server) Handler() http.Handler {
 	mux.Handle(grpcreflect.NewHandlerV1(reflector))
 	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector))
 	s.routes(mux)
-	return mux
+	return identified(mux)
 }
 
 // health says that a server which ends does not serve, so that balancers leave it alone.
@@ -257,6 +251,7 @@ func (s *Server) ends() bool {
 func (s *Server) ending(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := make(chan struct{})
+	s.reads.Add(1)
 	go func() {
 		select {
 		case <-s.closing:
@@ -264,7 +259,11 @@ func (s *Server) ending(ctx context.Context) (context.Context, context.CancelFun
 		case <-stop:
 		}
 	}()
-	return ctx, sync.OnceFunc(func() { close(stop); cancel(nil) })
+	return ctx, sync.OnceFunc(func() {
+		close(stop)
+		cancel(nil)
+		s.reads.Add(-1)
+	})
 }
 
 var errEnding = &sequencer.UnavailableError{Err: errors.New("this node ends; another one answers")}

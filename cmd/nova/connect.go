@@ -23,6 +23,7 @@ const defaultServer = "http://127.0.0.1:4225"
 // other users of a machine can read a command's flags.
 type clientFlags struct {
 	server, tokenFile, ca string
+	cert, key             string
 	timeout               time.Duration
 	json                  bool
 }
@@ -31,6 +32,8 @@ func (f *clientFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.server, "server", "", "`URL` of the server (default $NOVA_SERVER, or "+defaultServer+")")
 	c.Flags().StringVar(&f.tokenFile, "token-file", "", "`file` with the bearer token (default the token in $NOVA_TOKEN)")
 	c.Flags().StringVar(&f.ca, "ca", "", "PEM `file` with the authorities that the server's certificate may come from (default the system's)")
+	c.Flags().StringVar(&f.cert, "cert", "", "PEM `file` of a certificate, for a server that asks for one")
+	c.Flags().StringVar(&f.key, "key", "", "PEM `file` of its key")
 	c.Flags().DurationVar(&f.timeout, "timeout", 15*time.Second, "how long the server may take to answer")
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
 }
@@ -59,14 +62,38 @@ func (f *clientFlags) client(p *program) (*client.Client, error) {
 		}
 	}
 	opts := []client.Option{client.WithTimeout(f.timeout), client.WithBearerToken(token)}
-	if f.ca != "" {
-		pool, err := authorities(f.ca)
+	if f.ca != "" || f.cert != "" || f.key != "" {
+		secure, err := f.tls()
 		if err != nil {
-			return nil, usageError("", "--ca: %w", err)
+			return nil, err
 		}
-		opts = append(opts, client.WithTLS(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}))
+		if u.Scheme != "https" {
+			return nil, usageError("--server or NOVA_SERVER is https://host:port then", "--ca, --cert and --key are for TLS, and the server's URL is http://")
+		}
+		opts = append(opts, client.WithTLS(secure))
 	}
 	return client.New(target, opts...)
+}
+
+func (f *clientFlags) tls() (*tls.Config, error) {
+	t := &tls.Config{MinVersion: tls.VersionTLS12}
+	var err error
+	if f.ca != "" {
+		if t.RootCAs, err = authorities(f.ca); err != nil {
+			return nil, usageError("", "--ca: %w", err)
+		}
+	}
+	if (f.cert == "") != (f.key == "") {
+		return nil, usageError("", "--cert and --key come together")
+	}
+	if f.cert != "" {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return nil, usageError("", "--cert: %w", err)
+		}
+		t.Certificates = []tls.Certificate{pair}
+	}
+	return t, nil
 }
 
 func authorities(file string) (*x509.CertPool, error) {

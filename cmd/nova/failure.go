@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -146,6 +148,14 @@ func hintOf(err error) string {
 	var seq *client.SequenceError
 	var said *client.ServerError
 	switch {
+	case errors.As(err, new(x509.UnknownAuthorityError)):
+		return "--ca FILE names the authorities that the server's certificate may come from; a certificate that is signed by itself is its own"
+	case errors.As(err, new(x509.HostnameError)):
+		return "the certificate is for other names than that in the server's URL"
+	case errors.As(err, new(tls.AlertError)):
+		return "the server may ask for a certificate of the client's, or take no such one: --cert and --key"
+	case errors.As(err, new(tls.RecordHeaderError)), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"): // net/http's, which has no type
+		return "the server does not speak TLS: its URL begins with http://"
 	case errors.As(err, &seq) && !seq.Resent:
 		return fmt.Sprintf("others wrote meanwhile: read what they wrote, and try again with --match-seq-num %d", seq.Tail.SeqNum)
 	case errors.Is(err, client.ErrFencedOut):

@@ -24,6 +24,7 @@ import (
 // serveFlags say what a server is.
 type serveFlags struct {
 	listen, auth, cert, key         string
+	clientCA, metrics               string
 	data, sync, natsListen          string
 	nats, creds, natsCA             string
 	logFormat, logLevel             string
@@ -61,6 +62,8 @@ func (p *program) serveVerb() *cobra.Command {
 	fl.StringVar(&f.auth, "auth", "", "JSON `file` of bearer tokens, and what each may do in which namespace")
 	fl.StringVar(&f.cert, "tls-cert", "", "PEM `file` of the certificate")
 	fl.StringVar(&f.key, "tls-key", "", "PEM `file` of its key")
+	fl.StringVar(&f.clientCA, "tls-client-ca", "", "PEM `file` of the authorities that a client's certificate must come from; default none is asked for")
+	fl.StringVar(&f.metrics, "metrics", "", "`address` of /metrics for Prometheus; beyond the loopback it needs --auth; default none")
 	fl.StringVar(&f.data, "data", "nova-data", "`folder` of the log, when it runs by itself")
 	fl.StringVar(&f.sync, "sync", defaultSync.String(), "how often the log is synced to the disk: an `interval`, or always, before each acknowledgement")
 	fl.StringVar(&f.natsListen, "nats-listen", "", "loopback `address` on which the log's own nats-server can be reached, without a password; default none")
@@ -78,6 +81,8 @@ func (f *serveFlags) validate() error {
 	switch {
 	case (f.cert == "") != (f.key == ""):
 		return usageError("", "--tls-cert and --tls-key come together")
+	case f.clientCA != "" && f.cert == "":
+		return usageError("", "--tls-client-ca asks for certificates over TLS, which needs --tls-cert and --tls-key")
 	case f.nats != "" && (f.dataGiven || f.syncGiven || f.natsListen != ""):
 		return usageError("", "--data, --sync and --nats-listen are for a log of its own, and --nats names another")
 	case f.nats == "" && (f.credGiven || f.natsCA != ""):
@@ -164,11 +169,23 @@ func (p *program) serve(ctx context.Context, f serveFlags) (err error) {
 			err = errors.Join(err, l.Close())
 		}
 	}()
-	if at, ok := l.Addr().(*net.TCPAddr); o.Auth == nil && (!ok || !at.IP.IsLoopback()) {
+	if o.Auth == nil && !onLoopback(l) {
 		return usageError("--auth FILE says who may do what", "without --auth it serves on the loopback only, and %s is beyond", f.listen)
 	}
-	if at, ok := l.Addr().(*net.TCPAddr); ok && !at.IP.IsLoopback() && o.TLS == nil {
+	if !onLoopback(l) && o.TLS == nil {
 		o.Logger.Warn("nova: bearer tokens and records go over the network as they are; --tls-cert and --tls-key protect them")
+	}
+	page, err := f.metricsPage(o)
+	if err != nil {
+		return err
+	}
+	if page != nil {
+		o.Events = page.metrics.Events()
+		defer func() {
+			if !served {
+				err = errors.Join(err, page.l.Close())
+			}
+		}()
 	}
 	c, natsAt, stop, err := f.log(o.Logger)
 	if err != nil {
@@ -184,10 +201,15 @@ func (p *program) serve(ctx context.Context, f serveFlags) (err error) {
 	ended := make(chan error, 1)
 	served = true // the server closes the listener
 	go func() { ended <- s.Serve(l) }()
+	metricsAt := ""
+	if page != nil {
+		page.begin(s)
+		metricsAt = page.at
+	}
 	d := f.durability()
 	o.Logger.Info("nova: serves", "listen", l.Addr().String(), "tls", o.TLS != nil, "auth", o.Auth != nil,
 		"log", d.Log, "copies", d.Copies, "sync", d.Sync, "power_loss", d.PowerLoss)
-	err = p.sayServing(l, o.TLS != nil, natsAt, d)
+	err = p.sayServing(urlOf(l, o.TLS != nil), natsAt, metricsAt, d)
 	if err == nil {
 		select {
 		case <-ctx.Done():
@@ -200,6 +222,9 @@ func (p *program) serve(ctx context.Context, f serveFlags) (err error) {
 	defer cancelDrain()
 	if e := s.Shutdown(draining); e != nil {
 		err = errors.Join(err, fmt.Errorf("not everything was finished within --drain: %w", e))
+	}
+	if page != nil {
+		err = errors.Join(err, page.end(draining))
 	}
 	if e := <-ended; !errors.Is(e, http.ErrServerClosed) && !errors.Is(err, e) {
 		err = errors.Join(err, e)
@@ -227,6 +252,12 @@ func (f *serveFlags) secrets() (auth *server.Auth, t *tls.Config, err error) {
 			return nil, nil, usageError("", "--tls-cert: %w", err)
 		}
 		t = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	if f.clientCA != "" {
+		if t.ClientCAs, err = authorities(f.clientCA); err != nil {
+			return nil, nil, usageError("", "--tls-client-ca: %w", err)
+		}
+		t.ClientAuth = tls.RequireAndVerifyClientCert
 	}
 	return auth, t, nil
 }
@@ -273,22 +304,22 @@ func (p *program) logger(f serveFlags) *slog.Logger {
 }
 
 // sayServing prints where it serves, at once: scripts wait for it.
-func (p *program) sayServing(l net.Listener, secure bool, natsAt string, d durability) error {
-	at := "http://" + l.Addr().String()
-	if secure {
-		at = "https://" + l.Addr().String()
-	}
+func (p *program) sayServing(at, natsAt, metricsAt string, d durability) error {
 	var err error
 	if p.json {
 		err = json.NewEncoder(p.live).Encode(struct {
 			URL        string     `json:"url"`
 			NATS       string     `json:"nats,omitempty"`
+			Metrics    string     `json:"metrics,omitempty"`
 			Durability durability `json:"durability"`
-		}{at, natsAt, d})
+		}{at, natsAt, metricsAt, d})
 	} else {
 		text := fmt.Sprintf("nova serves on %s\n", at)
 		if natsAt != "" {
 			text += fmt.Sprintf("its nats-server: %s\n", natsAt)
+		}
+		if metricsAt != "" {
+			text += fmt.Sprintf("metrics: %s\n", metricsAt)
 		}
 		_, err = io.WriteString(p.live, text+"durability: "+d.Text+"\n")
 	}

@@ -200,6 +200,15 @@ func TestUsersGetNoForeignWeight(t *testing.T) {
 	}
 }
 
+// TestMetricsAreHooks: a server tells what it does, and package novametrics makes metrics of it.
+func TestMetricsAreHooks(t *testing.T) {
+	for _, dep := range packages(t)["server"].Deps {
+		if under(dep, "github.com/prometheus") {
+			t.Errorf("server pulls in %s", dep)
+		}
+	}
+}
+
 func bannedFor(at string, banned map[string][]string) map[string][]string {
 	banned = maps.Clone(banned)
 	if slices.Contains(cloudStores, at) {

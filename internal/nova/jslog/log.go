@@ -103,6 +103,18 @@ func (l *Log) MaxMessage() int { return l.maxMessage }
 // requestTimeout bounds each request to the log: while it has no leader, nobody answers, and asking again is right.
 const requestTimeout = 2 * time.Second
 
+// asked bounds one request to the log. When no answer comes in time, that is nats.ErrTimeout: context.DeadlineExceeded is the
+// caller's deadline, behind which nobody asks again.
+func asked[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
+	asking, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	answer, err := request(asking)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = fmt.Errorf("%w: no answer within %v", nats.ErrTimeout, requestTimeout)
+	}
+	return answer, err
+}
+
 func (l *Log) control(i int) string { return subjectOf(l.addr) + ".c." + strconv.Itoa(i) }
 
 // leaderRecord is the body of a control message.
@@ -139,9 +151,7 @@ func (l *Log) TakeOver(ctx context.Context, node string) (Epoch, error) {
 			return Epoch{}, fmt.Errorf("take %s over: %w", l.addr, err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	reply, err := l.nc.RequestMsgWithContext(ctx, messages[l.k-1])
+	reply, err := asked(ctx, func(ctx context.Context) (*nats.Msg, error) { return l.nc.RequestMsgWithContext(ctx, messages[l.k-1]) })
 	if err != nil {
 		return Epoch{}, fmt.Errorf("take %s over: %w", l.addr, err)
 	}
@@ -154,9 +164,7 @@ func (l *Log) TakeOver(ctx context.Context, node string) (Epoch, error) {
 
 // current is ErrNotFound when the stream was made anew, with other control subjects perhaps.
 func (l *Log) current(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	now, err := l.js.Stream(ctx, l.name)
+	now, err := asked(ctx, func(ctx context.Context) (jetstream.Stream, error) { return l.js.Stream(ctx, l.name) })
 	if err != nil {
 		return translate(err)
 	}
@@ -206,9 +214,7 @@ func (l *Log) controlMessage(i int, body []byte) *nats.Msg {
 // sequence of the last control subject's message; Control is not filled. It is a read, so
 // it proves nothing: a partitioned server can answer it for seconds after it was replaced.
 func (l *Log) Leader(ctx context.Context) (Epoch, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	m, err := l.stream.GetLastMsgForSubject(ctx, l.control(l.k-1))
+	m, err := l.last(ctx, l.control(l.k-1))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return Epoch{}, nil
 	}
@@ -222,6 +228,13 @@ func (l *Log) Leader(ctx context.Context) (Epoch, error) {
 	return Epoch{Number: m.Sequence, Node: r.Node}, nil
 }
 
+// last is the newest message of a subject.
+func (l *Log) last(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error) {
+	return asked(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+		return l.stream.GetLastMsgForSubject(ctx, subject)
+	})
+}
+
 // Stored is one frame as it lies in the log.
 type Stored struct {
 	Seq     uint64 // of the log
@@ -231,9 +244,7 @@ type Stored struct {
 
 // Last is the newest frame; its Seq is 0 when there is none.
 func (l *Log) Last(ctx context.Context) (Stored, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	m, err := l.stream.GetLastMsgForSubject(ctx, l.record)
+	m, err := l.last(ctx, l.record)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return Stored{}, nil
 	}
@@ -245,9 +256,9 @@ func (l *Log) Last(ctx context.Context) (Stored, error) {
 
 // From is the first frame at or after a sequence of the log; its Seq is 0 when there is none.
 func (l *Log) From(ctx context.Context, seq uint64) (Stored, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	m, err := l.stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(l.record))
+	m, err := asked(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+		return l.stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(l.record))
+	})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return Stored{}, nil
 	}
@@ -259,9 +270,7 @@ func (l *Log) From(ctx context.Context, seq uint64) (Stored, error) {
 
 // LastSeq is the log's last sequence, of whatever message.
 func (l *Log) LastSeq(ctx context.Context) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	info, err := l.stream.Info(ctx)
+	info, err := asked(ctx, func(ctx context.Context) (*jetstream.StreamInfo, error) { return l.stream.Info(ctx) })
 	if err != nil {
 		return 0, fmt.Errorf("state of %s: %w", l.addr, translate(err))
 	}

@@ -423,6 +423,20 @@ func TestBodiesAreReadBack(t *testing.T) {
 	}
 }
 
+// TestTheLongestTimeIsThatOfItsFault: it begins with a fault, or just before it is noted.
+func TestTheLongestTimeIsThatOfItsFault(t *testing.T) {
+	at := []time.Duration{1 * time.Second, 2 * time.Second, 9 * time.Second, 10 * time.Second, 13 * time.Second}
+	for _, c := range []struct{ from, to, want time.Duration }{
+		{2100 * time.Millisecond, 2100 * time.Millisecond, 7 * time.Second}, {1900 * time.Millisecond, 3 * time.Second, 7 * time.Second},
+		{1500 * time.Millisecond, 1600 * time.Millisecond, 0}, {10 * time.Second, 20 * time.Second, 3 * time.Second},
+		{20 * time.Second, 30 * time.Second, 0}, {5 * time.Second, 6 * time.Second, 0},
+	} {
+		if got := longest(at, c.from, c.to); got != c.want {
+			t.Errorf("from %v to %v: %v, not %v", c.from, c.to, got, c.want)
+		}
+	}
+}
+
 func TestAPlanIsItsSeeds(t *testing.T) {
 	o := Options{Duration: time.Minute}.withDefaults()
 	text := func(seed uint64) string {

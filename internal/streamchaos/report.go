@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"sort"
 	"time"
 )
 
@@ -31,8 +32,8 @@ type StreamReport struct {
 	Tally
 }
 
-// FaultReport is what a kind of fault did. LongestMS is the longest time without an append that succeeded on one stream and
-// that overlaps one of them, in milliseconds; others may have been there at the same time.
+// FaultReport is what a kind of fault did. LongestMS is the longest time without an append that succeeded, on one stream, which
+// began while one of them was there, in milliseconds. Where faults overlap, others may have caused it, or made it longer.
 type FaultReport struct {
 	Kind      Kind  `json:"kind"`
 	Count     int   `json:"count"`
@@ -43,6 +44,10 @@ type FaultReport struct {
 func (c *chaos) report() *Report {
 	r := &Report{Seed: c.o.Seed, Seconds: c.since().Seconds(), Calls: map[string]int{}, Replay: c.o.line(), Dir: c.o.Dir, ReadErrors: c.r.errors}
 	maps.Copy(r.Calls, c.l.calls)
+	var at [][]time.Duration
+	for i := range streamKinds {
+		at = append(at, successes(c.l.ops(i)))
+	}
 	byKind := map[Kind]*FaultReport{}
 	for _, f := range c.s.done {
 		if byKind[f.Kind] == nil {
@@ -50,8 +55,8 @@ func (c *chaos) report() *Report {
 		}
 		one := byKind[f.Kind]
 		one.Count++
-		for i := range streamKinds {
-			one.LongestMS = max(one.LongestMS, longest(successes(c.l.ops(i)), f.From, f.To).Milliseconds())
+		for _, stream := range at {
+			one.LongestMS = max(one.LongestMS, longest(stream, f.From, f.To).Milliseconds())
 		}
 	}
 	for _, f := range byKind {
@@ -71,12 +76,14 @@ func successes(ops []*op) (all []time.Duration) {
 	return all
 }
 
-// longest is the longest time between two successes that overlaps a span.
+// slack is how long before a fault is noted, or after, its effect may begin.
+const slack = 300 * time.Millisecond
+
+// longest is the longest time between two successes that begins in a span.
 func longest(at []time.Duration, from, to time.Duration) (most time.Duration) {
-	for i := 1; i < len(at); i++ {
-		if at[i] > from && at[i-1] < to {
-			most = max(most, at[i]-at[i-1])
-		}
+	first := sort.Search(len(at), func(i int) bool { return at[i] >= from-slack })
+	for i := first; i+1 < len(at) && at[i] <= to+slack; i++ {
+		most = max(most, at[i+1]-at[i])
 	}
 	return most
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/typedfold/fold/internal/nova"
 	"github.com/typedfold/fold/internal/nova/node"
+	"github.com/typedfold/fold/internal/nova/reader"
 	"github.com/typedfold/fold/internal/nova/sequencer"
 )
 
@@ -122,6 +123,30 @@ func tell(f func(string), namespace string) {
 	if f != nil {
 		f(namespace)
 	}
+}
+
+// counted is an Out that tells of what it has taken.
+type counted struct {
+	reader.Out
+	tell      func(Read)
+	namespace string
+}
+
+// counted tells of what a read sends; without Events.Read the Out is left as it is.
+func (s *Server) counted(namespace string, out reader.Out) reader.Out {
+	if s.o.Events.Read == nil {
+		return out
+	}
+	return &counted{Out: out, tell: s.o.Events.Read, namespace: namespace}
+}
+
+func (c *counted) Take(rs reader.Records) error {
+	told := Read{Namespace: c.namespace, Records: len(rs.Records), Bytes: int64(nova.BatchBytes(rs.Records))} // they are not its own behind Take
+	err := c.Out.Take(rs)
+	if err == nil && told.Records > 0 {
+		c.tell(told)
+	}
+	return err
 }
 
 // room is a semaphore that knows how much of it is held.

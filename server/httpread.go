@@ -50,9 +50,12 @@ func (s *Server) getRecords(w http.ResponseWriter, q *http.Request) (any, error)
 	defer cancel()
 	var out any
 	if r.events {
-		err = sendEvents(w, ctx, st, r)
+		err = s.sendEvents(w, ctx, st, r)
 	} else {
-		out, err = pollRecords(ctx, st, r)
+		told := Read{Namespace: st.Log().Addr().Namespace}
+		if out, err = pollRecords(ctx, st, r, &told); err == nil && told.Records > 0 && s.o.Events.Read != nil {
+			s.o.Events.Read(told)
+		}
 	}
 	if err != nil && errors.Is(context.Cause(ctx), errEnding) {
 		err = errEnding
@@ -126,8 +129,8 @@ type recordsJSON struct {
 	Next    positionJSON `json:"next"`
 }
 
-// pollRecords reads one answer's worth, and waits for the first record if there is none.
-func pollRecords(ctx context.Context, st *node.Stream, r readQuery) (any, error) {
+// pollRecords reads one answer's worth, which it counts, and waits for the first record if there is none.
+func pollRecords(ctx context.Context, st *node.Stream, r readQuery, told *Read) (any, error) {
 	limit := min(cmp.Or(r.count, maxJSONRecords), maxJSONRecords)
 	out := recordsJSON{Records: []recordJSON{}}
 	size := 0
@@ -142,6 +145,8 @@ func pollRecords(ctx context.Context, st *node.Stream, r readQuery) (any, error)
 				return err
 			}
 			out.Records = append(out.Records, one)
+			told.Records++
+			told.Bytes += int64(rec.Bytes())
 		}
 		if r.wait > 0 && len(out.Records) > 0 {
 			return errFull // whoever waits wants to know soon
@@ -168,9 +173,9 @@ func pollRecords(ctx context.Context, st *node.Stream, r readQuery) (any, error)
 }
 
 // sendEvents follows the stream: an event for each record, whose id is where a client that comes again goes on.
-func sendEvents(w http.ResponseWriter, ctx context.Context, st *node.Stream, r readQuery) error {
+func (s *Server) sendEvents(w http.ResponseWriter, ctx context.Context, st *node.Stream, r readQuery) error {
 	e := &events{w: w, out: http.NewResponseController(w), format: r.format}
-	_, err := reader.Read(ctx, st.Log(), r.start, r.count, true, e)
+	_, err := reader.Read(ctx, st.Log(), r.start, r.count, true, s.counted(st.Log().Addr().Namespace, e))
 	switch {
 	case !e.begun:
 		return err

@@ -64,6 +64,19 @@ func TestMetrics(t *testing.T) {
 	if _, err := p.Append(ctx, client.Bodies([]byte("d"))...); err != nil {
 		t.Fatal(err)
 	}
+	read, readBytes := 0, 0
+	for rec, err := range c.Read(ctx, addr, client.ReadOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		read++
+		readBytes += 8 + len(rec.Body)
+	}
+	a, err := http.Get("http://" + l.Addr().String() + "/v1/demo/events/records?count=2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = a.Body.Close()
 	gauges := `
 # HELP nova_in_flight_bytes Bytes of batches that have no answer yet.
 # TYPE nova_in_flight_bytes gauge
@@ -104,6 +117,8 @@ nova_streams_led 1
 		"created":   {m.requests.WithLabelValues(rpc+"CreateStream", "ok"), 1},
 		"appended":  {m.requests.WithLabelValues(rpc+"Append", "ok"), 1},
 		"refused":   {m.requests.WithLabelValues(rpc+"Append", "failed_precondition"), 2},
+		"read":      {m.readRecords.WithLabelValues("demo"), float64(read + 2)},
+		"readBytes": {m.readBytes.WithLabelValues("demo"), float64(readBytes + 8 + 1 + 8 + 2)},
 	} {
 		if got := testutil.ToFloat64(c.got); got != c.want {
 			t.Errorf("%s: %v, not %v", name, got, c.want)

@@ -21,6 +21,7 @@ func All() []modelcheck.Case {
 		incarnationModels(),
 		markerModels(),
 		appendModels(),
+		fenceModels(),
 	)
 }
 
@@ -37,5 +38,6 @@ func Mutations() []modelcheck.Mutation {
 		incarnationMutations(),
 		markerMutations(),
 		appendMutations(),
+		fenceMutations(),
 	)
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/typedfold/fold/internal/nova/sequencer"
 )
 
-// Headers of what one node asks another one. The body of an append is a frame with one batch.
+// Headers of what one node asks another one. What a user gives is in the body, since a header does not keep spaces at its
+// ends, nor line ends: that of an append is a frame with one batch, of a fence or an opening the token.
 const (
 	hdrOp      = "Nova-Op"
-	hdrToken   = "Nova-Token"
 	hdrSession = "Nova-Session"
 	hdrIndex   = "Nova-Index"
 	hdrInbox   = "Nova-Inbox"
@@ -131,23 +131,25 @@ func (r remote) ask(caller context.Context, m *nats.Msg) (*answer, error) {
 	return &a, nil
 }
 
-func (r remote) message(op, token string, b *frame.Batch) *nats.Msg {
-	m := &nats.Msg{Subject: r.s.subject(r.node), Header: nats.Header{hdrOp: {op}, hdrToken: {token}}}
-	if b != nil {
-		m.Data = frame.Append(make([]byte, 0, frame.Head+frame.BatchSize(b)), &frame.Frame{Batches: []frame.Batch{*b}})
+func (r remote) message(op string, body []byte) *nats.Msg {
+	return &nats.Msg{Subject: r.s.subject(r.node), Header: nats.Header{hdrOp: {op}}, Data: body}
+}
+
+// batch is a message with a batch, if the log takes one of that size: the leader would refuse it, and this node's connection
+// does not send it.
+func (r remote) batch(op string, b *frame.Batch) (*nats.Msg, error) {
+	if err := sequencer.CheckBatch(b, r.s.log.MaxMessage()); err != nil {
+		return nil, err
 	}
-	return m
+	return r.message(op, frame.Append(make([]byte, 0, frame.Head+frame.BatchSize(b)), &frame.Frame{Batches: []frame.Batch{*b}})), nil
 }
 
 func (r remote) Append(ctx context.Context, a sequencer.Append) (sequencer.Result, error) {
-	if err := errors.Join(nova.CheckToken(a.Token), nova.CheckBatch(a.Records, nova.MaxBatchBytes)); err != nil {
+	m, err := r.batch(opAppend, &frame.Batch{Token: a.Token, HasMatch: a.HasMatch, Match: a.Match, Records: a.Records})
+	if err != nil {
 		return sequencer.Result{}, err
 	}
-	b := frame.Batch{Token: a.Token, HasMatch: a.HasMatch, Match: a.Match, Records: a.Records}
-	if n := frame.Head + frame.BatchSize(&b); n > r.s.log.MaxMessage() {
-		return sequencer.Result{}, fmt.Errorf("%w: the batch makes a message of %d bytes, the log takes %d", nova.ErrInvalid, n, r.s.log.MaxMessage())
-	}
-	got, err := r.ask(ctx, r.message(opAppend, a.Token, &b))
+	got, err := r.ask(ctx, m)
 	if err != nil {
 		return sequencer.Result{}, err
 	}
@@ -155,7 +157,7 @@ func (r remote) Append(ctx context.Context, a sequencer.Append) (sequencer.Resul
 }
 
 func (r remote) Fence(ctx context.Context, token string) (nova.Position, error) {
-	got, err := r.ask(ctx, r.message(opFence, token, nil))
+	got, err := r.ask(ctx, r.message(opFence, []byte(token)))
 	if err != nil {
 		return nova.Position{}, err
 	}
@@ -164,7 +166,7 @@ func (r remote) Fence(ctx context.Context, token string) (nova.Position, error) 
 }
 
 func (r remote) Stands(ctx context.Context) (sequencer.Standing, error) {
-	got, err := r.ask(ctx, r.message(opStands, "", nil))
+	got, err := r.ask(ctx, r.message(opStands, nil))
 	if err != nil {
 		var away *sequencer.UnavailableError
 		if errors.As(err, &away) {
@@ -178,14 +180,14 @@ func (r remote) Stands(ctx context.Context) (sequencer.Standing, error) {
 
 func (r remote) open(ctx context.Context, token string) (session, error) {
 	f := &forwarded{
-		r: r, id: nuid.Next(), prefix: nats.NewInbox() + ".", waiting: map[uint64]func(sequencer.Result){}, heard: time.Now(),
+		r: r, id: nuid.Next(), token: token, prefix: nats.NewInbox() + ".", waiting: map[uint64]func(sequencer.Result){}, heard: time.Now(),
 		ended: ended{over: make(chan struct{})},
 	}
 	var err error
 	if f.sub, err = r.s.n.nc.Subscribe(f.prefix+"*", f.answered); err != nil {
 		return nil, &sequencer.UnavailableError{Err: err}
 	}
-	m := r.message(opOpen, token, nil)
+	m := r.message(opOpen, []byte(token))
 	m.Header[hdrSession], m.Header[hdrInbox] = []string{f.id}, []string{f.prefix + tellsOver}
 	got, err := r.ask(ctx, m)
 	var result sequencer.Result
@@ -207,6 +209,7 @@ func (r remote) open(ctx context.Context, token string) (session, error) {
 type forwarded struct {
 	r      remote
 	id     string
+	token  string
 	tail   nova.Position
 	prefix string
 	sub    *nats.Subscription
@@ -228,26 +231,30 @@ const (
 	tellsKept = "kept" // or not
 )
 
+// errNotHandedOver is a batch of a session behind one that was not handed over: they must not get into the log without it.
+var errNotHandedOver = errors.New("a batch of the session before this one was not handed over")
+
 func (f *forwarded) Tail() nova.Position { return f.tail }
 
 func (f *forwarded) Submit(_ context.Context, records []nova.Record, match *uint64, done func(sequencer.Result)) error {
-	b := frame.Batch{Records: records}
+	b := frame.Batch{Token: f.token, Records: records}
 	if match != nil {
 		b.HasMatch, b.Match = true, *match
-	}
-	if err := nova.CheckBatch(records, nova.MaxBatchBytes); err != nil {
-		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil {
 		return &sequencer.UnavailableError{Err: f.err}
 	}
-	m := f.r.message(opBatch, "", &b)
+	m, err := f.r.batch(opBatch, &b)
+	if err != nil {
+		f.err = errNotHandedOver
+		return err
+	}
 	index := strconv.FormatUint(f.next, 10)
 	m.Header[hdrSession], m.Header[hdrIndex], m.Reply = []string{f.id}, []string{index}, f.prefix+index
 	if err := f.r.s.n.nc.PublishMsg(m); err != nil {
-		f.err = err
+		f.err = errNotHandedOver
 		return &sequencer.UnavailableError{Err: err}
 	}
 	if len(f.waiting) == 0 {
@@ -300,7 +307,7 @@ func (f *forwarded) look() {
 	late := len(f.waiting) > 0 && time.Since(f.moved) > 2*timeout || !f.asked.IsZero() && time.Since(f.asked) > 2*timeout
 	if len(f.waiting) == 0 && f.asked.IsZero() && time.Since(f.heard) > 2*timeout && f.Err() == nil {
 		f.asked = time.Now()
-		m := f.r.message(opKeep, "", nil)
+		m := f.r.message(opKeep, nil)
 		m.Header[hdrSession], m.Reply = []string{f.id}, f.prefix+tellsKept
 		_ = f.r.s.n.nc.PublishMsg(m) // without an answer it is late
 	}
@@ -332,7 +339,7 @@ func (f *forwarded) fail(err error, indefinite bool) {
 func (f *forwarded) Close() {
 	f.fail(errors.New("session closed"), true)
 	_ = f.sub.Unsubscribe()
-	m := f.r.message(opClose, "", nil)
+	m := f.r.message(opClose, nil)
 	m.Header[hdrSession] = []string{f.id}
 	_ = f.r.s.n.nc.PublishMsg(m) // the leader forgets the session with its lead at the latest
 }

@@ -63,15 +63,16 @@ type here struct {
 	l     *sequencer.Leader
 	token string
 	st    sequencer.Standing
-	err   error // a batch that was not handed over
+	// failed: a batch was not handed over.
+	failed bool
 	ended
 }
 
 func (h *here) Tail() nova.Position { return h.st.Tail }
 
 func (h *here) Submit(ctx context.Context, records []nova.Record, match *uint64, done func(sequencer.Result)) error {
-	if h.err != nil {
-		return h.err
+	if h.failed {
+		return &sequencer.UnavailableError{Err: errNotHandedOver}
 	}
 	a := sequencer.Append{Records: records}
 	a.Token, a.InSession, a.SessionFence = h.token, true, h.st.Fence
@@ -79,9 +80,7 @@ func (h *here) Submit(ctx context.Context, records []nova.Record, match *uint64,
 		a.HasMatch, a.Match = true, *match
 	}
 	err := h.l.Submit(ctx, a, done)
-	if endsSession(err) {
-		h.err = err
-	}
+	h.failed = err != nil
 	return err
 }
 

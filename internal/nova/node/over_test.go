@@ -182,7 +182,7 @@ func TestASessionThatIsAskedForIsKept(t *testing.T) {
 	}
 	long := time.Now().Add(-(silence + 1) * n.o.ForwardTimeout)
 	s.serves.sessions["kept"], s.serves.sessions["lost"] = &served{heard: long}, &served{heard: long}
-	m := remote{s, n.id}.message(opKeep, "", nil)
+	m := remote{s, n.id}.message(opKeep, nil)
 	m.Header[hdrSession] = []string{"kept"}
 	if err := s.serves.keep(m); err != nil {
 		t.Error(err)

@@ -138,7 +138,6 @@ func (v *serving) handle(m *nats.Msg) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), v.s.n.o.ForwardTimeout)
-	token := m.Header.Get(hdrToken)
 	switch m.Header.Get(hdrOp) {
 	case opAppend, opBatch:
 		defer cancel()
@@ -152,7 +151,7 @@ func (v *serving) handle(m *nats.Msg) {
 	case opFence:
 		go func() {
 			defer cancel()
-			tail, err := l.Fence(ctx, token)
+			tail, err := l.Fence(ctx, string(m.Data))
 			respond(m, answerOf(sequencer.Result{Tail: tail}, err))
 		}()
 	case opStands, opOpen:
@@ -188,9 +187,6 @@ func (v *serving) drop(m *nats.Msg) {
 	delete(v.sessions, m.Header.Get(hdrSession))
 }
 
-// endsSession reports whether a batch was not handed over that others may follow: they must not get into the log without it.
-func endsSession(err error) bool { return err != nil && !errors.Is(err, nova.ErrInvalid) }
-
 func (v *serving) stands(ctx context.Context, l *sequencer.Leader, m *nats.Msg) {
 	st, err := l.Stands(ctx)
 	if m.Header.Get(hdrOp) == opOpen && err == nil {
@@ -205,7 +201,7 @@ func (v *serving) stands(ctx context.Context, l *sequencer.Leader, m *nats.Msg) 
 
 // open takes up a session of another node.
 func (v *serving) open(st sequencer.Standing, m *nats.Msg) error {
-	token := m.Header.Get(hdrToken)
+	token := string(m.Data)
 	if err := admits(st, token); err != nil {
 		return err
 	}
@@ -231,11 +227,9 @@ func (v *serving) append(ctx context.Context, l *sequencer.Leader, m *nats.Msg) 
 	a, err := v.parse(m)
 	if err == nil {
 		err = l.Submit(ctx, a, func(r sequencer.Result) { respond(m, answerOf(r, r.Err)) })
-		if a.InSession && endsSession(err) {
-			v.drop(m)
-		}
 	}
 	if err != nil {
+		v.drop(m) // nothing of a session may follow a batch that was not handed over
 		respond(m, answerOf(sequencer.Result{}, err))
 	}
 }

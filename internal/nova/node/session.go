@@ -32,8 +32,8 @@ func (s *Stream) OpenSession(ctx context.Context, token string) (*Session, error
 func (s *Session) Tail() nova.Position { return s.s.Tail() }
 
 // Submit hands a batch over. done is called once, on another goroutine, in the order of submissions for those that are
-// acknowledged; it must not block. An error says that the batch was not handed over, and ends the session unless it is
-// nova.ErrInvalid.
+// acknowledged; it must not block. An error says that the batch was not handed over. It ends the session, since others behind the batch
+// must not get into the log without it: they are *sequencer.UnavailableError.
 func (s *Session) Submit(ctx context.Context, records []nova.Record, match *uint64, done func(sequencer.Result)) error {
 	return s.s.Submit(ctx, records, match, done)
 }

@@ -170,7 +170,7 @@ func Start(ctx context.Context, log Log, o Options) (*Leader, error) {
 	}
 	l := &Leader{log: log, o: o.withDefaults(log.Controls()), wake: make(chan struct{}, 1), ended: make(chan struct{}), nextID: 1}
 	l.bytes = semaphore.NewWeighted(int64(l.o.MaxBytes))
-	l.limit = min(log.MaxMessage(), nova.MaxBatchBytes+nova.MaxBatchBytes/8)
+	l.limit = frameLimit(log.MaxMessage())
 	var err error
 	if l.chain, err = log.Chain(l.o.Node, l.replied); err != nil {
 		return nil, err
@@ -227,17 +227,25 @@ func (l *Leader) Submit(ctx context.Context, a Append, done func(Result)) error 
 }
 
 func (l *Leader) check(a *Append) error {
-	if err := nova.CheckToken(a.Token); err != nil {
+	return CheckBatch(&frame.Batch{Token: a.Token, Records: a.Records}, l.limit)
+}
+
+// CheckBatch is what a batch has to be for a leader whose log takes messages of so many bytes; else it is nova.ErrInvalid.
+func CheckBatch(b *frame.Batch, maxMessage int) error {
+	if err := nova.CheckToken(b.Token); err != nil {
 		return err
 	}
-	if err := nova.CheckBatch(a.Records, nova.MaxBatchBytes); err != nil {
+	if err := nova.CheckBatch(b.Records, nova.MaxBatchBytes); err != nil {
 		return err
 	}
-	if n := frame.Head + frame.BatchSize(&frame.Batch{Token: a.Token, Records: a.Records}); n > l.limit {
-		return fmt.Errorf("%w: the batch makes a message of %d bytes, the log takes %d", nova.ErrInvalid, n, l.limit)
+	if n, most := frame.Head+frame.BatchSize(b), frameLimit(maxMessage); n > most {
+		return fmt.Errorf("%w: the batch makes a message of %d bytes, the log takes %d", nova.ErrInvalid, n, most)
 	}
 	return nil
 }
+
+// frameLimit is the largest payload of a frame in a log that takes messages of so many bytes.
+func frameLimit(maxMessage int) int { return min(maxMessage, nova.MaxBatchBytes+nova.MaxBatchBytes/8) }
 
 // Append submits a batch and waits for its result. When ctx ends first, the batch may still come to be.
 func (l *Leader) Append(ctx context.Context, a Append) (Result, error) {

@@ -80,7 +80,7 @@ func (s *Server) call(ctx context.Context, method string, header http.Header, f 
 		err = errEnding
 	}
 	if err == nil {
-		err = f(context.WithValue(ctx, callerKey{}, who))
+		err = ownDeadline(ctx, f(context.WithValue(ctx, callerKey{}, who)))
 	}
 	c := Call{Method: method, Code: "ok", RequestID: requestID(ctx), Took: time.Since(began)}
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/typedfold/fold/internal/nova"
 	"github.com/typedfold/fold/internal/nova/node"
 	"github.com/typedfold/fold/internal/nova/reader"
@@ -53,7 +55,7 @@ func (s *Server) getRecords(w http.ResponseWriter, q *http.Request) (any, error)
 		err = s.sendEvents(w, ctx, st, r)
 	} else {
 		told := Read{Namespace: st.Log().Addr().Namespace}
-		if out, err = pollRecords(ctx, st, r, &told); err == nil && told.Records > 0 && s.o.Events.Read != nil {
+		if out, err = s.pollRecords(ctx, st, r, &told); err == nil && told.Records > 0 && s.o.Events.Read != nil {
 			s.o.Events.Read(told)
 		}
 	}
@@ -130,11 +132,12 @@ type recordsJSON struct {
 }
 
 // pollRecords reads one answer's worth, which it counts, and waits for the first record if there is none.
-func pollRecords(ctx context.Context, st *node.Stream, r readQuery, told *Read) (any, error) {
+func (s *Server) pollRecords(ctx context.Context, st *node.Stream, r readQuery, told *Read) (any, error) {
 	limit := min(cmp.Or(r.count, maxJSONRecords), maxJSONRecords)
 	out := recordsJSON{Records: []recordJSON{}}
-	size := 0
+	size, reached := 0, false
 	take := func(rs reader.Records) error {
+		reached = true // also by none, which is the tail
 		for i := range rs.Records {
 			rec := &rs.Records[i]
 			if size += rec.Bytes(); size > r.bytes && len(out.Records) > 0 {
@@ -159,9 +162,12 @@ func pollRecords(ctx context.Context, st *node.Stream, r readQuery, told *Read) 
 		reading, cancel = context.WithTimeout(ctx, r.wait)
 		defer cancel()
 	}
-	next, err := reader.Read(reading, st.Log(), r.start, limit, r.wait > 0, reader.Each(take))
-	waited := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
-	if err != nil && !errors.Is(err, errFull) && !waited {
+	next, err := s.read(reading, st, r.start, limit, r.wait > 0, reader.Each(take))
+	waited := errors.Is(err, context.DeadlineExceeded) && reading.Err() != nil && ctx.Err() == nil
+	switch {
+	case waited && !reached:
+		return nil, fmt.Errorf("%w: the log said nothing for as long as the read may wait", nats.ErrTimeout) // next is not known
+	case err != nil && !errors.Is(err, errFull) && !waited:
 		return nil, err
 	}
 	out.Next = jsonOf(next)
@@ -175,7 +181,7 @@ func pollRecords(ctx context.Context, st *node.Stream, r readQuery, told *Read) 
 // sendEvents follows the stream: an event for each record, whose id is where a client that comes again goes on.
 func (s *Server) sendEvents(w http.ResponseWriter, ctx context.Context, st *node.Stream, r readQuery) error {
 	e := &events{w: w, out: http.NewResponseController(w), format: r.format}
-	_, err := reader.Read(ctx, st.Log(), r.start, r.count, true, s.counted(st.Log().Addr().Namespace, e))
+	_, err := s.read(ctx, st, r.start, r.count, true, s.counted(st.Log().Addr().Namespace, e))
 	switch {
 	case !e.begun:
 		return err

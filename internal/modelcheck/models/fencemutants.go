@@ -34,10 +34,8 @@ var (
 )
 
 func fenceModels() (all []modelcheck.Case) {
-	wide := fcWorld{
-		name: "fence/four", deep: true, asks: []fcAsk{{token: 1}, {token: 2}, {fence: true, token: 2}, {fence: true, token: 1}},
-		witnesses: []fcSaw{fcSawLate, fcSawBusy, fcSawOldRead, fcSawDisprove, fcSawAdopt},
-	}
+	wide := fcBack
+	wide.name, wide.deep, wide.drops, wide.evictions = "fence/back, discards and a loss", true, 1, 1
 	for _, w := range []fcWorld{fcRace, fcBack, fcFirst, fcTwice, fcLost, wide} {
 		all = append(all, modelcheck.CaseOf(w.model(), modelcheck.Options{MaxStates: 20_000_000}))
 		all[len(all)-1].Deep = w.deep

@@ -15,7 +15,6 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/typedfold/fold/internal/nova"
-	"github.com/typedfold/fold/internal/nova/frame"
 )
 
 // Keys of a stream's metadata in JetStream.
@@ -85,7 +84,7 @@ var ErrBusy = errors.New("the cluster has no room for the stream now")
 // sequences stay below 2^53, as some readers of JSON need.
 const maxFirstSeq = 1 << 52
 
-// Create makes a stream and its first frame, which says that the next number is 0.
+// Create makes a stream and its first frame, which says that the next number is 0, and notes that it has begun.
 func Create(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, a nova.Addr, c Config) (*Log, error) {
 	if err := errors.Join(a.Validate(), c.Validate()); err != nil {
 		return nil, fmt.Errorf("create %s: %w", a, err)
@@ -106,7 +105,6 @@ func Create(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, a nova.A
 		MaxBytes:           -1,
 		MaxMsgsPerSubject:  -1,
 		MaxMsgSize:         -1,
-		DenyDelete:         true,
 		AllowRollup:        true,
 		AllowMsgTTL:        true,
 		AllowAtomicPublish: true,
@@ -125,7 +123,8 @@ func Create(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, a nova.A
 	if err != nil {
 		return nil, err
 	}
-	return l, insist(ctx, l.first)
+	config = s.CachedInfo().Config
+	return l, insist(ctx, func(ctx context.Context) error { return l.begin(ctx, config) })
 }
 
 // createFor bounds the attempts to create a stream in a cluster that has no leader or no room for it just then.
@@ -204,36 +203,6 @@ func retentionOf(m map[string]string) (r Retention, err error) {
 		}
 	}
 	return r, err
-}
-
-// first writes the frame that a new log begins with. Only an empty log takes it, whose sequence has never moved: one that
-// lost its frames can't begin again at number 0.
-func (l *Log) first(ctx context.Context) error {
-	empty := max(l.stream.CachedInfo().Config.FirstSeq, 1) - 1
-	m := &nats.Msg{Subject: l.record, Data: frame.Append(nil, &frame.Frame{}), Header: nats.Header{
-		hdrStream: {l.name}, hdrLast: {strconv.FormatUint(empty, 10)},
-	}}
-	reply, err := l.nc.RequestMsgWithContext(ctx, m)
-	if err == nil {
-		_, err = parseAck(reply)
-	}
-	if err != nil && !errors.Is(err, ErrRefused) {
-		return fmt.Errorf("first frame of %s: %w", l.addr, err)
-	}
-	return nil
-}
-
-// Repair writes the first frame of a log that has none, if that log is still empty, and is ErrDamaged else: a stream
-// whose creation was cut off after JetStream had made it.
-func (l *Log) Repair(ctx context.Context) error {
-	if err := l.first(ctx); err != nil {
-		return err
-	}
-	last, err := l.Last(ctx)
-	if err == nil && last.Seq == 0 {
-		err = fmt.Errorf("%w: %s has messages, but no frame that says which number comes next", ErrDamaged, l.addr)
-	}
-	return err
 }
 
 // Delete removes the stream and all its records.

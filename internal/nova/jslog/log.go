@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -64,6 +65,7 @@ type Log struct {
 	creation string
 	// MaxMessage is the largest payload of a frame, in bytes.
 	maxMessage int
+	begun      atomic.Bool // see Begun
 }
 
 // headerRoom is what the server counts of a frame beside its payload.
@@ -78,8 +80,10 @@ func newLog(nc *nats.Conn, js jetstream.JetStream, s jetstream.Stream, a nova.Ad
 	if own := int(s.CachedInfo().Config.MaxMsgSize); own > 0 {
 		limit = min(limit, own)
 	}
-	return &Log{nc: nc, js: js, stream: s, addr: a, name: StreamName(a), record: subjectOf(a) + ".r", renewal: subjectOf(a) + ".c.renewal", k: k,
-		creation: s.CachedInfo().Config.Metadata[metaCreation], maxMessage: limit - headerRoom}, nil
+	l := &Log{nc: nc, js: js, stream: s, addr: a, name: StreamName(a), record: subjectOf(a) + ".r", renewal: subjectOf(a) + ".c.renewal", k: k,
+		creation: s.CachedInfo().Config.Metadata[metaCreation], maxMessage: limit - headerRoom}
+	l.begun.Store(s.CachedInfo().Config.DenyDelete)
+	return l, nil
 }
 
 // Open opens the log of a stream that is there.

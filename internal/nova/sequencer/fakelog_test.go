@@ -121,14 +121,10 @@ func (l *fakeLog) From(_ context.Context, seq uint64) (jslog.Stored, error) {
 	return jslog.Stored{}, nil
 }
 
-// Repair finds that the log has its first frame, and reads it.
-func (l *fakeLog) Repair(ctx context.Context) error {
-	last, err := l.Last(ctx)
-	if err == nil && last.Seq == 0 {
-		err = fmt.Errorf("%w: messages, and no frame", jslog.ErrDamaged)
-	}
-	return err
-}
+// Begun says that the log has begun, which it has.
+func (l *fakeLog) Begun(context.Context) (bool, error) { return true, nil }
+
+func (l *fakeLog) Begin(context.Context) error { return errors.New("the log has begun") }
 
 func (l *fakeLog) Chain(node string, replies func(jslog.Reply)) (Chain, error) {
 	return &fakeChain{l: l, node: node, replies: replies}, nil

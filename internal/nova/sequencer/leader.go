@@ -24,7 +24,8 @@ type Log interface {
 	Leader(ctx context.Context) (jslog.Epoch, error)
 	Last(ctx context.Context) (jslog.Stored, error)
 	From(ctx context.Context, seq uint64) (jslog.Stored, error)
-	Repair(ctx context.Context) error
+	Begun(ctx context.Context) (bool, error)
+	Begin(ctx context.Context) error
 	Chain(node string, replies func(jslog.Reply)) (Chain, error)
 	Controls() int
 	MaxMessage() int
@@ -186,18 +187,34 @@ func Start(ctx context.Context, log Log, o Options) (*Leader, error) {
 
 // begin leads a log, which gets its first frame if its creation was cut off before.
 func (l *Leader) begin(ctx context.Context) (frame.State, error) {
-	last, err := l.log.Last(ctx)
-	if err == nil && last.Seq == 0 {
-		if err = l.log.Repair(ctx); errors.Is(err, jslog.ErrDamaged) {
-			if _, late := l.newest(ctx); late == nil {
-				err = nil // the reads were older than the log
+	for {
+		seen, err := l.look(ctx)
+		if err != nil {
+			return frame.State{}, err
+		}
+		switch protocol.StartLog(seen) {
+		case protocol.LogLeads:
+			return l.lead(ctx)
+		case protocol.LogBegins:
+			if err := l.log.Begin(ctx); err != nil {
+				return frame.State{}, err
 			}
+		default:
+			return frame.State{}, fmt.Errorf("%w: it has begun, and lost all its frames; a log in memory does when all its servers are restarted", jslog.ErrDamaged)
 		}
 	}
-	if err != nil {
-		return frame.State{}, err
+}
+
+// look finds out how to start with the log.
+func (l *Leader) look(ctx context.Context) (seen protocol.LogStartSeen, err error) {
+	if seen.Begun, err = l.log.Begun(ctx); err != nil || !seen.Begun {
+		return seen, err
 	}
-	return l.lead(ctx)
+	_, err = l.newest(ctx)
+	if seen.HasFrame = err == nil; errors.Is(err, errOutdated) && ctx.Err() == nil {
+		err = nil
+	}
+	return seen, err
 }
 
 // Done is closed when the leader has ended; Err says why.

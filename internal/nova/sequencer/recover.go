@@ -46,6 +46,9 @@ func (l *Leader) lead(ctx context.Context) (frame.State, error) {
 	return state, nil
 }
 
+// errOutdated is a read of an older log.
+var errOutdated = errors.New("an outdated read")
+
 // newest is the newest frame. A log that is led has one: its creation, or begin, has written it, so that a read which finds
 // none is of an older log, and is repeated within AckTimeout.
 func (l *Leader) newest(ctx context.Context) (jslog.Stored, error) {
@@ -61,7 +64,7 @@ func (l *Leader) newest(ctx context.Context) (jslog.Stored, error) {
 		case <-t.C:
 		case <-ctx.Done():
 			t.Stop()
-			return last, fmt.Errorf("an outdated read: the log shows no frame, and it has one: %w", ctx.Err())
+			return last, fmt.Errorf("%w: the log shows no frame, and it has one: %w", errOutdated, ctx.Err())
 		}
 	}
 }
@@ -230,7 +233,7 @@ func (l *Leader) fate(ctx context.Context, k *link) (protocol.FrameFate, error) 
 	case err != nil:
 		return protocol.FateUnknown, err
 	case at.Seq < k.place:
-		return protocol.FateUnknown, fmt.Errorf("an outdated read: no frame from log sequence %d on, but there is one at %d", k.place, l.last)
+		return protocol.FateUnknown, fmt.Errorf("%w: no frame from log sequence %d on, but there is one at %d", errOutdated, k.place, l.last)
 	}
 	epoch, s, err := frame.ParseHead(at.Payload)
 	if err != nil {

@@ -97,6 +97,20 @@ func (j *judge) reached(o *op) {
 	}
 }
 
+// inSessions checks that what a session had acknowledged lies in the order in which it was submitted.
+func (j *judge) inSessions() {
+	last := map[*session]*op{}
+	for _, o := range j.ops { // a writer's calls are in order
+		if o.session == nil || o.verb != verbAppend || o.verdict != told {
+			continue
+		}
+		if before := last[o.session]; before != nil && before.end > o.start {
+			j.find(ruleOrder, "%s lies at %d, and was submitted behind %s at %d", o, o.start, before, before.start)
+		}
+		last[o.session] = o
+	}
+}
+
 // once checks how often an append lies in the log: conditional ones and one-shots once at most, others once for each time
 // that they were sent.
 func (j *judge) once(o *op, at []occurrence) {
@@ -184,7 +198,7 @@ func (j *judge) fencedHolds(o *op, low int, until time.Duration) int {
 		j.find(ruleFenced, "%s tells %q, which did not stand then: position %d", o, o.installed, low)
 		return 0
 	}
-	if o.session == nil && o.installed == o.token {
+	if (o.session == nil || o.verb == verbOpen) && o.installed == o.token {
 		j.find(ruleFenced, "%s tells the very token that it presented", o)
 	}
 	return pos

@@ -11,7 +11,7 @@ import (
 type evidence struct {
 	stream   string
 	images   []*image // equal ones, if nothing is wrong; the first is judged
-	ops      []*op
+	ops      []*op    // those of one writer in the order of its calls
 	readings []*reading
 	// tail is what the stream told when all was over: readers have got there.
 	tail uint64
@@ -136,6 +136,7 @@ func judgeStream(e evidence) ([]Finding, Tally) {
 	j.chain()
 	j.fences()
 	j.claims()
+	j.inSessions()
 	j.order()
 	j.reads()
 	return j.findings, j.tally

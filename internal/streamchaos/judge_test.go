@@ -256,6 +256,11 @@ func TestLiesAreFound(t *testing.T) {
 		{"a tail that was not reached yet", ruleTail, func(p *parts) { p.missed.tail = 12 }},
 		{"a tail that was never reached", ruleTail, func(p *parts) { p.missed.tail = 99 }},
 		{"an append before one that had ended", ruleOrder, func(p *parts) { p.single.call, p.plain.call, p.plain.ret = 1, p.single.ret+1, p.single.ret+2 }},
+		{"a session's batches changed places", ruleOrder, func(p *parts) {
+			p.pair.hasMatch, p.batch(p.pair).HasMatch, p.pair.ret = false, false, p.single.ret // both were on their way
+			p.swap(p.holding(p.pair), p.holding(p.single))
+			p.single.start, p.single.end, p.pair.start, p.pair.end = 3, 4, 4, 6
+		}},
 		{"a reader saw another record", ruleReaders, func(p *parts) { p.readings[0].got[2].hash++ }},
 		{"a reader saw another time", ruleReaders, func(p *parts) { p.readings[0].got[2].time++ }},
 		{"a reader saw what is not there", ruleReaders, func(p *parts) { p.readings[0].got = append(p.readings[0].got, seen{number: 13}) }},

@@ -186,7 +186,7 @@ func (l *load) write(stop <-chan struct{}) error {
 	return nil
 }
 
-// ops are all calls on a stream, in no order.
+// ops are all calls on a stream, each writer's in their order.
 func (l *load) ops(stream int) (all []*op) {
 	for _, w := range l.writers {
 		if w.p.stream == stream {

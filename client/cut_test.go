@@ -54,21 +54,22 @@ func r12(ctx context.Context, t *testing.T, w *world) {
 func TestR13MatchesAreExactlyOnce(t *testing.T) { check(t, r13) }
 
 func r13(ctx context.Context, t *testing.T, w *world) {
-	const n = 400
+	const window = 32
+	n := w.many(10_000)
 	r := rand.New(rand.NewPCG(13, 13))
 	x := newProxy(t, w.nodes[1].at)
-	x.plan = func(int) cut { return []cut{dropIt, cutBehind, pass}[min(r.IntN(30), 2)] }
+	x.plan = func(int) cut { return []cut{dropIt, cutBehind, pass}[min(r.IntN(200), 2)] }
 	p := w.open(ctx, t, newClient(t, x.at()))
 	var want []string
 	var tickets []*client.Ticket
 	for i := range n {
 		want = append(want, fmt.Sprint(i))
 		tickets = append(tickets, p.SubmitMatch(ctx, uint64(i), rec(want[i])...))
-		if i < 8 {
+		if i < window {
 			continue
 		}
-		if _, err := tickets[i-8].Wait(ctx); err != nil && !missed(t, err).Resent {
-			t.Fatalf("batch %d: %v", i-8, err)
+		if _, err := tickets[i-window].Wait(ctx); err != nil && !missed(t, err).Resent {
+			t.Fatalf("batch %d: %v", i-window, err)
 		}
 	}
 	for i, ticket := range tickets {

@@ -77,6 +77,17 @@ func (w *world) admits(ctx context.Context, t *testing.T, installed string) {
 		for _, token := range []string{"", "old", "t", "other"} {
 			_, one := c.Presenting(token).Append(ctx, w.addr, rec("x")...)
 			status, body := w.nodes[i].post(ctx, t, w.addr, fmt.Sprintf(`{"records":[{}],"fencing_token":%q}`, token))
+			for name, wire := range w.nodes[i].protocols(t) {
+				tried := map[string]error{"an append": appendOver(ctx, wire, w.addr, token, nil)}
+				if name != gRPCWeb {
+					tried["a session"] = sessionOver(ctx, wire, w.addr, token)
+				}
+				for what, err := range tried {
+					if admits := token == installed; admits != (err == nil) || !admits && mismatchOf(t, err).GetInstalled() != installed {
+						t.Fatalf("%s over %s that presents %q: %v", what, name, token, err)
+					}
+				}
+			}
 			p, opened := c.OpenStream(ctx, w.addr, client.WithFencingToken(token))
 			if token != installed {
 				fencedOut(t, installed, one)
@@ -95,7 +106,7 @@ func (w *world) admits(ctx context.Context, t *testing.T, installed string) {
 			if err := p.Close(ctx); err != nil {
 				t.Fatal(err)
 			}
-			admitted += 3
+			admitted += 3 + len(w.nodes[i].protocols(t))
 		}
 	}
 	if n := len(w.bodies(ctx, t)); n != admitted || n == before {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -197,7 +198,76 @@ func r09(ctx context.Context, t *testing.T, w *world) {
 	}
 }
 
-func TestR10AMissThatWasNotResentIsDefinite(t *testing.T) { check(t, r08) }
+func TestR10AMissThatWasNotResentIsDefinite(t *testing.T) { check(t, r10) }
+
+// r10 has writers race with conditions until so many have missed, over sessions and by one-shots. Nothing is cut off, so no
+// miss is of a batch that was sent again; and the log holds what was acknowledged, and nothing of what missed.
+func r10(ctx context.Context, t *testing.T, w *world) {
+	misses := int64(w.many(10_000))
+	var missing atomic.Int64
+	var mu sync.Mutex
+	acked := map[uint64]string{}
+	settle := func(body string, r *client.AppendResult, err error) (next uint64, ok bool) {
+		var seq *client.SequenceError
+		switch {
+		case err == nil:
+			mu.Lock()
+			defer mu.Unlock()
+			if other, twice := acked[r.Start.SeqNum]; twice {
+				t.Errorf("%s and %s both got number %d", other, body, r.Start.SeqNum)
+			}
+			acked[r.Start.SeqNum] = body
+			return r.End.SeqNum, true
+		case errors.As(err, &seq) && !seq.Resent:
+			missing.Add(1)
+			return seq.Tail.SeqNum, true
+		}
+		t.Errorf("%s: %v", body, err)
+		return 0, false
+	}
+	var wg sync.WaitGroup
+	for i := range 6 {
+		c := []*client.Client{w.a, w.b}[i%2]
+		if i < 2 {
+			wg.Go(func() { // one-shots
+				for n, next, ok := 0, uint64(0), true; ok && missing.Load() < misses; n++ {
+					body := fmt.Sprintf("%d.%d", i, n)
+					r, err := c.AppendMatch(ctx, w.addr, next, rec(body)...)
+					next, ok = settle(body, r, err)
+				}
+			})
+			continue
+		}
+		p := w.open(ctx, t, c)
+		wg.Go(func() { // of each round of a session, one batch at most can be at its place
+			for n, next, ok := 0, uint64(0), true; ok && missing.Load() < misses; n++ {
+				var tickets []*client.Ticket
+				for j := range 16 {
+					tickets = append(tickets, p.SubmitMatch(ctx, next, rec(fmt.Sprintf("%d.%d.%d", i, n, j))...))
+				}
+				for j, ticket := range tickets {
+					r, err := ticket.Wait(ctx)
+					if next, ok = settle(fmt.Sprintf("%d.%d.%d", i, n, j), r, err); !ok {
+						return
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	all := w.bodies(ctx, t)
+	if len(all) != len(acked) {
+		t.Fatalf("%d records, %d acknowledged", len(all), len(acked))
+	}
+	for n, body := range all {
+		if acked[uint64(n)] != body {
+			t.Fatalf("record %d is %s, and %s was acknowledged", n, body, acked[uint64(n)])
+		}
+	}
+	if n := missing.Load(); n < misses {
+		t.Fatalf("only %d misses", n)
+	}
+}
 
 func TestR17AMatchNeverMerges(t *testing.T) { check(t, r17) }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/typedfold/fold/client"
+	"github.com/typedfold/fold/gen/go/nova/v1/novav1connect"
 	"github.com/typedfold/fold/internal/natstest"
 	"github.com/typedfold/fold/server"
 )
@@ -52,6 +53,9 @@ type world struct {
 	a, b   *client.Client // of the one node, and of the other
 }
 
+// bound is how long a requirement may take, on a machine that does much else.
+const bound = 2 * time.Minute
+
 // requirement is a statement that holds on every kind of log.
 type requirement func(ctx context.Context, t *testing.T, w *world)
 
@@ -67,7 +71,7 @@ func check(t *testing.T, r requirement) {
 
 func run(t *testing.T, urls string, config client.StreamConfig, r requirement) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
 	w := newWorld(ctx, t, urls, config)
 	r(ctx, t, w)
@@ -97,9 +101,18 @@ func newWorld(ctx context.Context, t *testing.T, urls string, config client.Stre
 	return w
 }
 
+// many is how often a requirement is tried: replicas cost more a try.
+func (w *world) many(n int) int {
+	if w.config.Replicas > 1 {
+		return n / 4
+	}
+	return n
+}
+
 // novaNode is one server, whose connection to NATS can be cut.
 type novaNode struct {
 	at, urls string
+	wires    map[string]novav1connect.DataPlaneServiceClient // by the name of their protocol
 	*dialer
 	shutdown func()
 }

@@ -55,7 +55,6 @@ type load struct {
 	fronts  [size]string
 	since   func() time.Duration
 	writers []*writer
-	readers []*reading
 
 	mu       sync.Mutex
 	sessions int

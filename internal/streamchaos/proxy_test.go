@@ -128,8 +128,8 @@ func TestHeldAnswersAreLostWithTheConnection(t *testing.T) {
 	}
 	f.p.release(down)
 	f.p.refuse()
-	c, r = f.dial()
-	if _, err := r.ReadString('\n'); err == nil {
+	_, refused := f.dial()
+	if _, err := refused.ReadString('\n'); err == nil {
 		t.Error("a connection was taken")
 	}
 	f.p.admit()

@@ -249,7 +249,7 @@ func List(ctx context.Context, js jetstream.JetStream, namespace string) ([]Desc
 
 // Describe asks JetStream about the stream.
 func (l *Log) Describe(ctx context.Context) (Description, error) {
-	info, err := l.stream.Info(ctx)
+	info, err := asked(ctx, func(ctx context.Context) (*jetstream.StreamInfo, error) { return l.stream.Info(ctx) })
 	if err != nil {
 		return Description{}, fmt.Errorf("describe %s: %w", l.addr, translate(err))
 	}

@@ -27,7 +27,7 @@ func TestNoAnswerIsNotTheCallersDeadline(t *testing.T) {
 	var silent atomic.Bool
 	for subject, answer := range map[string]string{
 		"$JS.API.STREAM.INFO.>":    `{"config":{"name":"NOVA=demo=events","metadata":{"nova.controls":"1"}}}`,
-		"$JS.API.STREAM.MSG.GET.>": "", "nova.demo.events.>": "",
+		"$JS.API.STREAM.MSG.GET.>": "", "$JS.API.CONSUMER.CREATE.>": "", "nova.demo.events.>": "",
 	} {
 		if _, err := nc.Subscribe(subject, func(m *nats.Msg) {
 			if answer != "" && !silent.Load() {
@@ -50,6 +50,9 @@ func TestNoAnswerIsNotTheCallersDeadline(t *testing.T) {
 		"takeover": func(ctx context.Context) error { _, err := l.TakeOver(ctx, "one"); return err },
 		"sequence": func(ctx context.Context) error { _, err := l.LastSeq(ctx); return err },
 		"current":  l.current,
+		"describe": func(ctx context.Context) error { _, err := l.Describe(ctx); return err },
+		"frames":   func(ctx context.Context) error { _, err := l.Frames(ctx, 1); return err },
+		"open":     func(ctx context.Context) error { _, err := Open(ctx, nc, js, l.addr); return err },
 	}
 	wait := func(names ...string) {
 		answers := make(chan error)
@@ -72,7 +75,7 @@ func TestNoAnswerIsNotTheCallersDeadline(t *testing.T) {
 	}
 	wait("takeover")
 	silent.Store(true)
-	wait("last", "from", "leader", "sequence", "current")
+	wait("last", "from", "leader", "sequence", "current", "describe", "frames", "open")
 	short, cancelShort := context.WithTimeout(ctx, time.Millisecond)
 	defer cancelShort()
 	if _, err := l.Last(short); !errors.Is(err, context.DeadlineExceeded) {

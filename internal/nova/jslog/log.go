@@ -88,7 +88,7 @@ func newLog(nc *nats.Conn, js jetstream.JetStream, s jetstream.Stream, a nova.Ad
 
 // Open opens the log of a stream that is there.
 func Open(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, a nova.Addr) (*Log, error) {
-	s, err := js.Stream(ctx, StreamName(a))
+	s, err := asked(ctx, func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, StreamName(a)) })
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", a, translate(err))
 	}

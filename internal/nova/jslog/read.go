@@ -114,14 +114,14 @@ func (f *Frames) message(ctx context.Context, m *nats.Msg) (s Stored, ok bool, e
 
 // begin makes a consumer that begins at the next frame.
 func (f *Frames) begin(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	f.consumer, f.delivered, f.in = nuid.Next(), 0, make(chan *nats.Msg, aheadMessages+aheadStatuses)
 	f.none()
-	_, err := f.l.js.CreateConsumer(ctx, f.l.name, jetstream.ConsumerConfig{
-		Name: f.consumer, FilterSubject: f.l.record,
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: f.next,
-		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: inactive,
+	_, err := asked(ctx, func(ctx context.Context) (jetstream.Consumer, error) {
+		return f.l.js.CreateConsumer(ctx, f.l.name, jetstream.ConsumerConfig{
+			Name: f.consumer, FilterSubject: f.l.record,
+			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: f.next,
+			AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: inactive,
+		})
 	})
 	if err != nil {
 		return translate(err)

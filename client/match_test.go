@@ -200,27 +200,32 @@ func r09(ctx context.Context, t *testing.T, w *world) {
 
 func TestR10AMissThatWasNotResentIsDefinite(t *testing.T) { check(t, r10) }
 
-// r10 has writers race with conditions until so many have missed, over sessions and by one-shots. Nothing is cut off, so no
-// miss is of a batch that was sent again; and the log holds what was acknowledged, and nothing of what missed.
+// r10 has writers race with conditions until so many have missed, over sessions and by one-shots. The log holds what was
+// acknowledged, and nothing of what missed without having been sent again. Nobody cuts anything off here; what a busy
+// machine makes late may be sent again all the same, and is in the log or not.
 func r10(ctx context.Context, t *testing.T, w *world) {
-	misses := int64(w.many(10_000))
+	misses := w.many(10_000)
 	var missing atomic.Int64
 	var mu sync.Mutex
-	acked := map[uint64]string{}
+	acked, missed, perhaps := map[uint64]string{}, map[string]bool{}, map[string]bool{}
 	settle := func(body string, r *client.AppendResult, err error) (next uint64, ok bool) {
+		mu.Lock()
+		defer mu.Unlock()
 		var seq *client.SequenceError
 		switch {
 		case err == nil:
-			mu.Lock()
-			defer mu.Unlock()
 			if other, twice := acked[r.Start.SeqNum]; twice {
 				t.Errorf("%s and %s both got number %d", other, body, r.Start.SeqNum)
 			}
 			acked[r.Start.SeqNum] = body
 			return r.End.SeqNum, true
 		case errors.As(err, &seq) && !seq.Resent:
+			missed[body] = true
 			missing.Add(1)
 			return seq.Tail.SeqNum, true
+		case errors.As(err, &seq), errors.Is(err, client.ErrOutcomeUnknown):
+			perhaps[body] = true
+			return 0, true
 		}
 		t.Errorf("%s: %v", body, err)
 		return 0, false
@@ -230,7 +235,7 @@ func r10(ctx context.Context, t *testing.T, w *world) {
 		c := []*client.Client{w.a, w.b}[i%2]
 		if i < 2 {
 			wg.Go(func() { // one-shots
-				for n, next, ok := 0, uint64(0), true; ok && missing.Load() < misses; n++ {
+				for n, next, ok := 0, uint64(0), true; ok && missing.Load() < int64(misses); n++ {
 					body := fmt.Sprintf("%d.%d", i, n)
 					r, err := c.AppendMatch(ctx, w.addr, next, rec(body)...)
 					next, ok = settle(body, r, err)
@@ -240,7 +245,7 @@ func r10(ctx context.Context, t *testing.T, w *world) {
 		}
 		p := w.open(ctx, t, c)
 		wg.Go(func() { // of each round of a session, one batch at most can be at its place
-			for n, next, ok := 0, uint64(0), true; ok && missing.Load() < misses; n++ {
+			for n, next, ok := 0, uint64(0), true; ok && missing.Load() < int64(misses); n++ {
 				var tickets []*client.Ticket
 				for j := range 16 {
 					tickets = append(tickets, p.SubmitMatch(ctx, next, rec(fmt.Sprintf("%d.%d.%d", i, n, j))...))
@@ -255,17 +260,18 @@ func r10(ctx context.Context, t *testing.T, w *world) {
 		})
 	}
 	wg.Wait()
-	all := w.bodies(ctx, t)
-	if len(all) != len(acked) {
-		t.Fatalf("%d records, %d acknowledged", len(all), len(acked))
-	}
-	for n, body := range all {
-		if acked[uint64(n)] != body {
-			t.Fatalf("record %d is %s, and %s was acknowledged", n, body, acked[uint64(n)])
+	for n, body := range w.bodies(ctx, t) {
+		own, ok := acked[uint64(n)]
+		if ok && own != body || !ok && !perhaps[body] || missed[body] {
+			t.Fatalf("record %d is %s, and %q was acknowledged; it missed: %v", n, body, own, missed[body])
 		}
+		delete(acked, uint64(n))
 	}
-	if n := missing.Load(); n < misses {
-		t.Fatalf("only %d misses", n)
+	if len(acked) > 0 {
+		t.Fatalf("%d acknowledged records are not there", len(acked))
+	}
+	if len(missed) < misses || len(perhaps) > misses/10 {
+		t.Fatalf("%d misses, and %d batches of which nobody knows", len(missed), len(perhaps))
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package frame is how records lie in the log of a stream: one message of the log is one frame, which holds the batches
-// that were admitted together, and the whole state of the stream after them.
+// that were admitted together, and the whole state of the stream before them.
 package frame
 
 import (

@@ -76,15 +76,20 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// ErrBusy is a cluster that had no leader, or not enough servers, for a new stream.
-var ErrBusy = errors.New("the cluster has no room for the stream now")
+var (
+	// ErrBusy is a cluster that had no leader, or not enough servers, for a new stream.
+	ErrBusy = errors.New("the cluster has no room for the stream now")
+	// ErrMayExist is a creation that failed, of which an attempt had no answer, or only the first frame was not stored.
+	ErrMayExist = errors.New("the stream may exist now")
+)
 
 // maxFirstSeq bounds the sequence that a log begins with. It is drawn, so that a leader of a stream that was deleted and
 // made anew finds none of the sequences in the new log that it expects: their names are all that the two share. All
 // sequences stay below 2^53, as some readers of JSON need.
 const maxFirstSeq = 1 << 52
 
-// Create makes a stream and its first frame, which says that the next number is 0, and notes that it has begun.
+// Create makes a stream and its first frame, which says that the next number is 0, and notes that it has begun. When it fails
+// without ErrMayExist, it has made none.
 func Create(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, a nova.Addr, c Config) (*Log, error) {
 	if err := errors.Join(a.Validate(), c.Validate()); err != nil {
 		return nil, fmt.Errorf("create %s: %w", a, err)
@@ -124,7 +129,10 @@ func Create(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, a nova.A
 		return nil, err
 	}
 	config = s.CachedInfo().Config
-	return l, insist(ctx, func(ctx context.Context) error { return l.begin(ctx, config) })
+	if err := insist(ctx, func(ctx context.Context) error { return l.begin(ctx, config) }); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMayExist, err)
+	}
+	return l, nil
 }
 
 // createFor bounds the attempts to create a stream in a cluster that has no leader or no room for it just then.
@@ -136,11 +144,18 @@ const createFor = 5 * time.Second
 func insist(ctx context.Context, f func(context.Context) error) error {
 	within, cancel := context.WithTimeout(ctx, createFor)
 	defer cancel()
+	unanswered := false
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
 		asking, done := context.WithTimeout(ctx, requestTimeout)
 		err := f(asking)
 		done()
-		if err == nil || !busy(err) {
+		if err == nil {
+			return nil
+		}
+		if unanswered = unanswered || !answered(err); unanswered && !errors.Is(err, ErrMayExist) {
+			err = fmt.Errorf("%w: %w", ErrMayExist, err)
+		}
+		if !busy(err) {
 			return err
 		}
 		t := time.NewTimer(wait/2 + rand.N(wait/2))
@@ -166,6 +181,11 @@ func busy(err error) bool {
 		return refused.Code == http.StatusServiceUnavailable || refused.ErrorCode == codeNoPeers || refused.ErrorCode == codeNotLeader
 	}
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// answered reports whether an attempt that failed did nothing for certain: a server says why, or it has reached none.
+func answered(err error) bool {
+	return errors.As(err, new(*jetstream.APIError)) || errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrPermissionViolation)
 }
 
 func (c Config) metadata() map[string]string {
@@ -278,6 +298,15 @@ func (l *Log) PurgeBefore(ctx context.Context, seq uint64) error {
 	}
 	if seq = min(seq, last.Seq); seq <= 1 {
 		return nil
+	}
+	return l.purge(ctx, seq)
+}
+
+// purge removes the frames before a sequence of the log, if that is the one that l was opened for: another one of its name
+// has other sequences, of which these may be all.
+func (l *Log) purge(ctx context.Context, seq uint64) error {
+	if err := l.Current(ctx); err != nil {
+		return fmt.Errorf("purge %s: %w", l.addr, err)
 	}
 	if err := l.stream.Purge(ctx, jetstream.WithPurgeSubject(l.record), jetstream.WithPurgeSequence(seq)); err != nil {
 		return fmt.Errorf("purge %s before log sequence %d: %w", l.addr, seq, translate(err))

@@ -42,6 +42,38 @@ func TestInsist(t *testing.T) {
 			if !errors.Is(err, c.want) || c.tries > 0 && tries != c.tries || time.Since(began) > createFor {
 				t.Errorf("%s: %v after %d tries and %v", name, err, tries, time.Since(began))
 			}
+			if errors.Is(err, ErrMayExist) {
+				t.Errorf("%s: every attempt was answered: %v", name, err)
+			}
+		})
+	}
+}
+
+// TestInsistRemembersWhatHadNoAnswer: an attempt without an answer may have got through, whatever comes of those behind it.
+func TestInsistRemembersWhatHadNoAnswer(t *testing.T) {
+	busyNow := &jetstream.APIError{Code: 503, ErrorCode: 10008}
+	for name, c := range map[string]struct {
+		first, then error
+		want        error
+	}{
+		"then busy":      {context.DeadlineExceeded, busyNow, ErrBusy},
+		"then refused":   {nats.ErrTimeout, &jetstream.APIError{Code: 400, ErrorCode: 10052}, ErrMayExist},
+		"then nobody":    {nats.ErrTimeout, nats.ErrNoResponders, ErrBusy},
+		"and no other":   {nats.ErrConnectionClosed, nil, nats.ErrConnectionClosed},
+		"behind a busy":  {busyNow, context.DeadlineExceeded, ErrBusy},
+		"behind nothing": {nats.ErrNoResponders, nats.ErrDisconnected, nats.ErrDisconnected},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tries := 0
+			err := insist(t.Context(), func(context.Context) error {
+				if tries++; tries == 1 {
+					return c.first
+				}
+				return c.then
+			})
+			if !errors.Is(err, c.want) || !errors.Is(err, ErrMayExist) {
+				t.Errorf("%s: %v", name, err)
+			}
 		})
 	}
 }

@@ -49,7 +49,7 @@ func TestNoAnswerIsNotTheCallersDeadline(t *testing.T) {
 		"leader":   func(ctx context.Context) error { _, err := l.Leader(ctx); return err },
 		"takeover": func(ctx context.Context) error { _, err := l.TakeOver(ctx, "one"); return err },
 		"sequence": func(ctx context.Context) error { _, err := l.LastSeq(ctx); return err },
-		"current":  l.current,
+		"current":  l.Current,
 		"describe": func(ctx context.Context) error { _, err := l.Describe(ctx); return err },
 		"frames":   func(ctx context.Context) error { _, err := l.Frames(ctx, 1); return err },
 		"open":     func(ctx context.Context) error { _, err := Open(ctx, nc, js, l.addr); return err },

@@ -147,7 +147,7 @@ func (l *Log) TakeOver(ctx context.Context, node string) (Epoch, error) {
 	if err != nil {
 		return Epoch{}, err
 	}
-	if err := l.current(ctx); err != nil {
+	if err := l.Current(ctx); err != nil {
 		return Epoch{}, fmt.Errorf("take %s over: %w", l.addr, err)
 	}
 	for _, m := range messages[:l.k-1] {
@@ -166,8 +166,8 @@ func (l *Log) TakeOver(ctx context.Context, node string) (Epoch, error) {
 	return l.epoch(node, last), nil
 }
 
-// current is ErrNotFound when the stream was made anew, with other control subjects perhaps.
-func (l *Log) current(ctx context.Context) error {
+// Current is ErrNotFound when the stream is gone, or was made anew, with other control subjects perhaps.
+func (l *Log) Current(ctx context.Context) error {
 	now, err := asked(ctx, func(ctx context.Context) (jetstream.Stream, error) { return l.js.Stream(ctx, l.name) })
 	if err != nil {
 		return translate(err)
@@ -270,15 +270,6 @@ func (l *Log) From(ctx context.Context, seq uint64) (Stored, error) {
 		return Stored{}, fmt.Errorf("frame of %s at log sequence %d: %w", l.addr, seq, translate(err))
 	}
 	return Stored{Seq: m.Sequence, Payload: m.Data, Time: m.Time}, nil
-}
-
-// LastSeq is the log's last sequence, of whatever message.
-func (l *Log) LastSeq(ctx context.Context) (uint64, error) {
-	info, err := asked(ctx, func(ctx context.Context) (*jetstream.StreamInfo, error) { return l.stream.Info(ctx) })
-	if err != nil {
-		return 0, fmt.Errorf("state of %s: %w", l.addr, translate(err))
-	}
-	return info.State.LastSeq, nil
 }
 
 // translate gives JetStream's errors the names of this package.

@@ -134,7 +134,7 @@ func (f *Frames) begin(ctx context.Context) error {
 func (f *Frames) again(ctx context.Context, why error) error {
 	f.drop()
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		err := f.l.current(ctx)
+		err := f.l.Current(ctx)
 		if err == nil {
 			err = f.begin(ctx)
 		}

@@ -129,13 +129,13 @@ func (n *Node) Stream(ctx context.Context, a nova.Addr) (*Stream, error) {
 // Create makes a stream. It tries for a while where the cluster is busy.
 func (n *Node) Create(ctx context.Context, a nova.Addr, c jslog.Config) error {
 	_, err := jslog.Create(ctx, n.nc, n.js, a, c)
+	mayExist := errors.Is(err, jslog.ErrMayExist)
 	if errors.Is(err, jslog.ErrBusy) {
-		err = &sequencer.UnavailableError{
-			Err:        fmt.Errorf("%w; of %d replicas each needs a server of its own", err, max(c.Replicas, 1)),
-			Indefinite: !errors.As(err, new(*jetstream.APIError)), // without an answer
-		}
+		err = fmt.Errorf("%w; of %d replicas each needs a server of its own", err, max(c.Replicas, 1))
+	} else if !mayExist {
+		return err
 	}
-	return err
+	return &sequencer.UnavailableError{Err: err, Indefinite: mayExist}
 }
 
 // Delete removes a stream. A leader of it ends by itself at its next write.

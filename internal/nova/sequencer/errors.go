@@ -52,6 +52,8 @@ var (
 	ErrSuperseded = errors.New("another node leads the stream")
 	// ErrStopped: this leader was asked to stop.
 	ErrStopped = errors.New("leader stopped")
+	// ErrUnproved: what the log acknowledged was sent before the question came.
+	ErrUnproved = errors.New("the lead is not proved")
 	// ErrTimeout: the log did not answer.
 	ErrTimeout = errors.New("no answer from the log")
 )

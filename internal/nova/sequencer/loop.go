@@ -337,7 +337,7 @@ func (l *Leader) complete() {
 	for _, p := range k.after {
 		var err error
 		if !protocol.ProofCovers(protocol.Proof{Sent: k.sent}, p.asked) {
-			err = &UnavailableError{Err: ErrSuperseded}
+			err = &UnavailableError{Err: ErrUnproved}
 		}
 		p.f(l.committed, err)
 	}

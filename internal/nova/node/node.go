@@ -94,7 +94,8 @@ func (n *Node) ID() string { return n.id }
 // ErrClosed is a node that has been closed.
 var ErrClosed = errors.New("node closed")
 
-// Stream is a stream of the log, by way of whoever leads it. It is ErrNotFound when there is none.
+// Stream is a stream of the log, by way of whoever leads it. It is ErrNotFound when there is none, and
+// *sequencer.UnavailableError when the log can't be reached.
 func (n *Node) Stream(ctx context.Context, a nova.Addr) (*Stream, error) {
 	if err := a.Validate(); err != nil {
 		return nil, err
@@ -110,8 +111,11 @@ func (n *Node) Stream(ctx context.Context, a nova.Addr) (*Stream, error) {
 		return s, nil
 	}
 	log, err := jslog.Open(ctx, n.nc, n.js, a)
-	if err != nil {
+	switch {
+	case errors.Is(err, jslog.ErrNotFound), errors.Is(err, jslog.ErrDamaged):
 		return nil, err
+	case err != nil:
+		return nil, &sequencer.UnavailableError{Err: err} // nothing was asked of the stream yet
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -22,7 +22,7 @@ func (l local) open(ctx context.Context, token string) (session, error) {
 	if err := admits(st, token); err != nil {
 		return nil, err
 	}
-	h := &here{v: l.v, l: l.Leader, token: token, st: st, ended: ended{over: make(chan struct{})}}
+	h := &here{v: l.v, l: l.Leader, flow: l.NewFlow(), token: token, st: st, ended: ended{over: make(chan struct{})}}
 	l.v.mu.Lock()
 	defer l.v.mu.Unlock()
 	if err := l.v.standsUnder(st.Fence); err != nil {
@@ -61,6 +61,7 @@ func (e *ended) Err() error {
 type here struct {
 	v     *serving
 	l     *sequencer.Leader
+	flow  uint64
 	token string
 	st    sequencer.Standing
 	// failed: a batch was not handed over.
@@ -74,7 +75,7 @@ func (h *here) Submit(ctx context.Context, records []nova.Record, match *uint64,
 	if h.failed {
 		return &sequencer.UnavailableError{Err: errNotHandedOver}
 	}
-	a := sequencer.Append{Records: records}
+	a := sequencer.Append{Flow: h.flow, Records: records}
 	a.Token, a.InSession, a.SessionFence = h.token, true, h.st.Fence
 	if match != nil {
 		a.HasMatch, a.Match = true, *match

@@ -37,6 +37,7 @@ type serving struct {
 
 // served is a session of another node. Batches come in order, or the session ends.
 type served struct {
+	flow  uint64
 	token string
 	fence uint64
 	next  uint64
@@ -210,7 +211,7 @@ func (v *serving) open(st sequencer.Standing, m *nats.Msg) error {
 	if err := v.standsUnder(st.Fence); err != nil {
 		return err
 	}
-	v.sessions[m.Header.Get(hdrSession)] = &served{token: token, fence: st.Fence, inbox: m.Header.Get(hdrInbox), heard: time.Now()}
+	v.sessions[m.Header.Get(hdrSession)] = &served{flow: v.leader.NewFlow(), token: token, fence: st.Fence, inbox: m.Header.Get(hdrInbox), heard: time.Now()}
 	return nil
 }
 
@@ -257,7 +258,7 @@ func (v *serving) parse(m *nats.Msg) (a sequencer.Append, err error) {
 	}
 	s.next++
 	s.heard = time.Now()
-	a.Token, a.InSession, a.SessionFence = s.token, true, s.fence
+	a.Flow, a.Token, a.InSession, a.SessionFence = s.flow, s.token, true, s.fence
 	return a, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore" // bytes in flight, with a context
@@ -57,8 +58,10 @@ type Options struct {
 	// RecoverTimeout bounds the time to find out what became of frames after trouble, and to get one into the log again;
 	// default 20 s.
 	RecoverTimeout time.Duration
-	// MaxBytes bounds the records that are held: queued, or in flight; default 64 MiB.
+	// MaxBytes bounds the records that are held: queued, or in flight; default 64 MiB. An eighth of it is for one-shots alone.
 	MaxBytes int
+	// WindowBytes bounds the frames in flight in bytes; default 2 MiB. One may be in flight in any case.
+	WindowBytes int
 	// Now is the clock of timestamps; default time.Now.
 	Now func() time.Time
 	// Events tell what the leader does.
@@ -72,6 +75,8 @@ func (o Options) Validate() error {
 		return errors.New("a leader needs a node name")
 	case o.Window < 0:
 		return fmt.Errorf("a window of %d frames; 0 is the default of %d", o.Window, jslog.DefaultWindow)
+	case o.WindowBytes < 0:
+		return fmt.Errorf("a window of %d bytes; 0 is the default of %d", o.WindowBytes, DefaultWindowBytes)
 	case o.MaxBytes < 0:
 		return fmt.Errorf("room for %d bytes; 0 is the default of %d", o.MaxBytes, DefaultMaxBytes)
 	case o.AckTimeout < 0 || o.RecoverTimeout < 0:
@@ -83,6 +88,9 @@ func (o Options) Validate() error {
 // DefaultMaxBytes bounds the records that one leader holds.
 const DefaultMaxBytes = 64 << 20
 
+// DefaultWindowBytes bounds the frames that one leader has in flight. What comes newly waits for as much.
+const DefaultWindowBytes = 2 << 20
+
 func (o Options) withDefaults(controls int) Options {
 	o.Window = cmp.Or(o.Window, jslog.DefaultWindow)
 	if controls > 1 {
@@ -91,15 +99,22 @@ func (o Options) withDefaults(controls int) Options {
 	o.AckTimeout = cmp.Or(o.AckTimeout, 5*time.Second)
 	o.RecoverTimeout = cmp.Or(o.RecoverTimeout, 20*time.Second)
 	o.MaxBytes = cmp.Or(o.MaxBytes, DefaultMaxBytes)
+	o.WindowBytes = cmp.Or(o.WindowBytes, DefaultWindowBytes)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	return o
 }
 
+// shots is how many bytes are for one-shots alone.
+func (o *Options) shots() int { return max(o.MaxBytes/8, 1) }
+
 // Append is one batch to be admitted.
 type Append struct {
 	protocol.Append
+	// Flow is whose batch it is, as NewFlow gives it out: batches of a flow are admitted in the order of their submission,
+	// and flows take turns. 0 is that of one-shots.
+	Flow uint64
 	// Records are the leader's from then on: it sets their timestamps.
 	Records []nova.Record
 }
@@ -125,7 +140,9 @@ type Leader struct {
 	log   Log
 	o     Options
 	chain Chain
-	bytes *semaphore.Weighted
+	bytes *semaphore.Weighted // of flows
+	shots *semaphore.Weighted // bytes of one-shots
+	flow  atomic.Uint64       // the newest
 	wake  chan struct{}
 	ended chan struct{}
 	limit int // of a frame's payload
@@ -144,6 +161,7 @@ type Leader struct {
 	events    uint64      // counts what happens, so that a proof can be told from an earlier write
 	cursor    frame.State // behind everything that was admitted
 	committed frame.State
+	waiting   flows   // to be admitted
 	pending   []*link // sent, in order
 	unsent    []*link
 	troubled  error     // why nothing may be sent
@@ -161,7 +179,7 @@ type item struct {
 	fence    *string
 	stands   func(Standing, error)
 	stop     bool
-	size     int64
+	held
 }
 
 // Start takes the stream over and proves it. ctx bounds only the start.
@@ -170,7 +188,7 @@ func Start(ctx context.Context, log Log, o Options) (*Leader, error) {
 		return nil, err
 	}
 	l := &Leader{log: log, o: o.withDefaults(log.Controls()), wake: make(chan struct{}, 1), ended: make(chan struct{}), nextID: 1}
-	l.bytes = semaphore.NewWeighted(int64(l.o.MaxBytes))
+	l.bytes, l.shots = semaphore.NewWeighted(int64(l.o.MaxBytes-l.o.shots())), semaphore.NewWeighted(int64(l.o.shots()))
 	l.limit = frameLimit(log.MaxMessage())
 	var err error
 	if l.chain, err = log.Chain(l.o.Node, l.replied); err != nil {
@@ -230,17 +248,36 @@ func (l *Leader) Err() error {
 // Node is the name that the log knows this leader by.
 func (l *Leader) Node() string { return l.o.Node }
 
-// Submit hands a batch over. done is called once, on the leader's goroutine, in the order of submissions where those are
-// acknowledged; it must not block. Submit itself waits while too many bytes are held.
+// Submit hands a batch over. done is called once, on the leader's goroutine, for the batches of a flow in the order of
+// submissions where those are acknowledged; it must not block. Submit itself waits while too many bytes are held.
 func (l *Leader) Submit(ctx context.Context, a Append, done func(Result)) error {
 	if err := l.check(&a); err != nil {
 		return err
 	}
-	size := min(int64(nova.BatchBytes(a.Records)), int64(l.o.MaxBytes))
-	if err := l.bytes.Acquire(ctx, size); err != nil {
-		return &UnavailableError{Err: fmt.Errorf("wait for room for %d bytes: %w", size, err)}
+	room, most := l.bytes, l.o.MaxBytes-l.o.shots()
+	if a.Flow == 0 {
+		room, most = l.shots, l.o.shots()
 	}
-	return l.enqueue(item{append: &a, appended: done, size: size})
+	h := held{room: room, size: min(int64(nova.BatchBytes(a.Records)), int64(most))}
+	if err := room.Acquire(ctx, h.size); err != nil {
+		return &UnavailableError{Err: fmt.Errorf("wait for room for %d bytes: %w", h.size, err)}
+	}
+	return l.enqueue(item{append: &a, appended: done, held: h})
+}
+
+// NewFlow is a number for the batches of one session.
+func (l *Leader) NewFlow() uint64 { return l.flow.Add(1) }
+
+// held are bytes that count in one of the leader's bounds until they are released.
+type held struct {
+	room *semaphore.Weighted
+	size int64
+}
+
+func (h held) release() {
+	if h.size > 0 {
+		h.room.Release(h.size)
+	}
 }
 
 func (l *Leader) check(a *Append) error {
@@ -326,18 +363,12 @@ func (l *Leader) enqueue(it item) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		l.release(it.size)
+		it.release()
 		return &UnavailableError{Err: l.err}
 	}
 	l.queue = append(l.queue, it)
 	l.signal()
 	return nil
-}
-
-func (l *Leader) release(size int64) {
-	if size > 0 {
-		l.bytes.Release(size)
-	}
 }
 
 func (l *Leader) replied(r jslog.Reply) {

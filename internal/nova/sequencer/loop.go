@@ -32,8 +32,8 @@ type link struct {
 type waiter struct {
 	start nova.Position
 	end   nova.Position
-	size  int64
-	done  func(Result)
+	held
+	done func(Result)
 }
 
 // proof is an answer that waits for a link to be in the log.
@@ -78,14 +78,12 @@ func (l *Leader) loop() error {
 			l.admit(&queue[i])
 		}
 		clear(queue)
-		if l.troubled == nil {
-			l.send()
-		}
+		l.proceed()
 		if l.troubled != nil && l.allAnswered() {
 			if err := l.recover(); err != nil {
 				return err
 			}
-			l.send()
+			l.proceed()
 		}
 		if l.stopping && len(l.pending) == 0 && len(l.unsent) == 0 && l.troubled == nil {
 			if l.handed {
@@ -128,12 +126,38 @@ func (l *Leader) expire() {
 	l.troubled = fmt.Errorf("%w within %v", ErrTimeout, l.o.AckTimeout)
 }
 
-// admit decides on one request at the cursor.
+// proceed admits and sends, as far as the window has room.
+func (l *Leader) proceed() {
+	for {
+		for len(l.unsent) < 2 && l.admitNext() { // one frame is being filled
+		}
+		if l.troubled != nil || !l.send() {
+			return
+		}
+	}
+}
+
+// admitNext decides on the append whose turn it is.
+func (l *Leader) admitNext() bool {
+	it, ok := l.waiting.next()
+	if ok {
+		l.events++
+		l.admitAppend(&it)
+	}
+	return ok
+}
+
+// admit decides on one request at the cursor. An append waits for its turn; a fence and a question do not, and neither need
+// they: appends that have no answer yet may come before or after them.
 func (l *Leader) admit(it *item) {
 	l.events++
 	switch {
 	case it.stop:
+		for l.admitNext() {
+		}
 		l.stopping = true
+	case it.append != nil && !l.stopping:
+		l.waiting.add(*it)
 	case it.append != nil:
 		l.admitAppend(it)
 	case l.stopping:
@@ -146,7 +170,7 @@ func (l *Leader) admit(it *item) {
 }
 
 func (l *Leader) refuse(it *item, err error) {
-	l.release(it.size)
+	it.release()
 	if it.append != nil {
 		it.appended(Result{Err: err})
 	} else if it.stands != nil {
@@ -161,21 +185,21 @@ func standing(f func(Standing, error)) func(frame.State, error) {
 }
 
 func (l *Leader) admitAppend(it *item) {
-	a, done, size := it.append, it.appended, it.size
+	a, done := it.append, it.appended
 	// A leader that was started has proved its lead, and one that has lost it takes nothing more out of its queue.
 	seen := protocol.AppendSeen{Leads: !l.stopping, Installed: l.cursor.Token, Fence: l.cursor.Fence, Cursor: l.cursor.Next}
 	switch protocol.AdmitAppend(a.Append, seen) {
 	case protocol.AppendAdmitted:
-		l.join(a, waiter{size: size, done: done})
+		l.join(a, waiter{held: it.held, done: done})
 	case protocol.AppendMissed:
 		match := a.Match
-		l.release(size)
+		it.release()
 		l.afterAdmitted(func() {
 			done(Result{Err: &MissedError{Match: match, Tail: position(l.committed)}})
 			call(l.o.Events.Missed)
 		})
 	case protocol.AppendFenced:
-		l.release(size)
+		it.release()
 		l.prove(func(s frame.State, err error) {
 			if err == nil {
 				err = &FencedError{Installed: s.Token}
@@ -209,7 +233,7 @@ func (l *Leader) join(a *Append, w waiter) {
 // open is the last unsent frame, if so many bytes fit into it, or a new one.
 func (l *Leader) open(size int) *link {
 	if n := len(l.unsent); n > 0 {
-		if k := l.unsent[n-1]; !k.fence && !k.renews && k.size+size <= l.limit {
+		if k := l.unsent[n-1]; !k.fence && !k.renews && k.size+size <= min(l.limit, fullFrame) {
 			return k
 		}
 	}
@@ -257,9 +281,20 @@ func (l *Leader) afterAdmitted(f func()) {
 	}
 }
 
-// send sends what the window has room for.
-func (l *Leader) send() {
+// fullFrame is the size in bytes from which on nothing more joins a frame. A larger batch is a frame by itself.
+const fullFrame = 256 << 10
+
+// send sends what the window has room for, and says whether it sent something.
+func (l *Leader) send() (sent bool) {
+	flying := 0
+	for _, k := range l.pending {
+		flying += k.size
+	}
 	for len(l.unsent) > 0 && len(l.pending) < l.o.Window && l.troubled == nil {
+		if flying += l.unsent[0].size; flying > l.o.WindowBytes && len(l.pending) > 0 {
+			break
+		}
+		sent = true
 		k := l.unsent[0]
 		l.unsent[0] = nil
 		l.unsent = l.unsent[1:]
@@ -269,6 +304,7 @@ func (l *Leader) send() {
 	if len(l.unsent) == 0 {
 		l.unsent = nil
 	}
+	return sent
 }
 
 func (l *Leader) sendLink(k *link) {
@@ -330,7 +366,7 @@ func (l *Leader) complete() {
 	}
 	tail := position(l.committed)
 	for _, w := range k.appends {
-		l.release(w.size)
+		w.release()
 		w.done(Result{Start: w.start, End: w.end, Tail: tail})
 	}
 	l.tellCommitted(k)
@@ -346,7 +382,7 @@ func (l *Leader) complete() {
 // abandon fails what waited for a link that is not in the log, or may not be.
 func (l *Leader) abandon(k *link, indefinite bool, why error) {
 	for _, w := range k.appends {
-		l.release(w.size)
+		w.release()
 		w.done(Result{Err: &UnavailableError{Err: why, Indefinite: indefinite}})
 	}
 	if indefinite && len(k.appends) > 0 && l.o.Events.Indefinite != nil {
@@ -371,6 +407,9 @@ func (l *Leader) end(err error) {
 	queue := l.queue
 	l.queue = nil
 	l.mu.Unlock()
+	for it, ok := l.waiting.next(); ok; it, ok = l.waiting.next() {
+		l.refuse(&it, &UnavailableError{Err: err})
+	}
 	for i := range queue {
 		l.refuse(&queue[i], &UnavailableError{Err: err})
 	}

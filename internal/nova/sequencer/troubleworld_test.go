@@ -40,7 +40,7 @@ func trouble(t *testing.T, controls int, f func(w *troubled)) {
 		w.log.script(nil)
 		w.stop()
 		w.log.all()
-		if !w.l.bytes.TryAcquire(int64(w.l.o.MaxBytes)) {
+		if !w.l.shots.TryAcquire(int64(w.l.o.shots())) || !w.l.bytes.TryAcquire(int64(w.l.o.MaxBytes-w.l.o.shots())) {
 			t.Error("bytes are held that nothing needs any more")
 		}
 	})

@@ -35,7 +35,8 @@ func TestEveryPartRuns(t *testing.T) {
 				t.Errorf("of the fences %v returned", r.value)
 			}
 		}
-		want := []string{"batch100/async", "match/bare", "p50/bare", "p50/bare-one-shot", "p50/empty-call", "read/bare", "read/bare-100", "read/bare-10", "read/bare-1", "fence/p50-us", "fence/p99-us", "fence/returned"}
+		want := []string{"batch100/async", "match/bare", "p50/bare", "p50/bare-one-shot", "p50/empty-call", "read/bare", "read/bare-100", "read/bare-10", "read/bare-1",
+			"crowd-one-shot/p50-us", "crowd-one-shot/p99-us", "crowd-fence/p50-us", "crowd-fence/p99-us", "fence/p50-us", "fence/p99-us", "fence/returned"}
 		if !slices.Equal(names, want) {
 			t.Errorf("ratios %q, want %q", names, want)
 		}

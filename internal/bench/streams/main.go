@@ -65,7 +65,7 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.IntVar(&o.flight, "flight", 1024, "conditional appends in flight, on both sides")
 	f.IntVar(&o.rounds, "rounds", 5, "rounds; each runs every measurement once")
 	f.BoolVar(&o.memory, "memory", false, "keep streams in memory; else in files")
-	f.StringVar(&o.only, "only", "", "run only: batch, match, p50, read, read-100, read-10, read-1 or fence")
+	f.StringVar(&o.only, "only", "", "run only: batch, match, p50, read, read-100, read-10, read-1, crowd or fence")
 	f.StringVar(&o.dir, "dir", "", "where to keep files meanwhile (default: a temporary folder)")
 	f.StringVar(&o.profile, "profile", "", "write a CPU profile of each process into this folder")
 	f.StringVar(&o.role, "role", "", "internal: what this process measures")

@@ -32,6 +32,12 @@ var parts = []part{
 		b.ratio("p50/empty-call", b.pairs("one-shot", "empty-call", p50), 0, true)
 	}},
 	framing(0).part(), framing(100).part(), framing(10).part(), framing(1).part(),
+	{"crowd", nil, []string{"crowd-one-shot", "crowd-fence"}, func(b *bench) {
+		for _, role := range []string{"crowd-one-shot", "crowd-fence"} {
+			b.ratio(role+"/p50-us", b.median(role, func(r result) float64 { return r.P50 }), 0, true)
+			b.ratio(role+"/p99-us", b.median(role, func(r result) float64 { return r.P99 }), 0, true)
+		}
+	}},
 	{"fence", nil, []string{"fence"}, func(b *bench) {
 		b.ratio("fence/p50-us", b.median("fence", func(r result) float64 { return r.P50 }), 0, true)
 		b.ratio("fence/p99-us", b.median("fence", func(r result) float64 { return r.P99 }), 0, true)

@@ -42,6 +42,9 @@ var roles = map[string]func(*side, context.Context) (result, error){
 	"one-shot":   (*side).oneShot,
 	"empty-call": (*side).emptyCall,
 	"fence":      (*side).fence,
+
+	"crowd-one-shot": (*side).crowdOneShot,
+	"crowd-fence":    (*side).crowdFence,
 }
 
 // roleOf is what a child does, and the stream that it reads if it has none of its own.

@@ -75,15 +75,6 @@ func (c *Client) Read(ctx context.Context, addr string, o ReadOptions) iter.Seq2
 	}
 }
 
-// again reports whether a read that ended like this can go on over another connection.
-func again(err error) bool {
-	t, ok := tellOf(err)
-	if !ok {
-		return false
-	}
-	return t.err == connect.CodeUnavailable || !connect.IsWireError(err) && t.err != connect.CodeInvalidArgument
-}
-
 // pauseOf is how long to wait before another attempt, which grows to about 5 s.
 func pauseOf(attempt int) time.Duration {
 	d := min(10*time.Millisecond<<min(attempt, 12), 5*time.Second)

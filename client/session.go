@@ -58,37 +58,6 @@ func (p *Producer) open(ctx context.Context) (*connection, error) {
 	return c, nil
 }
 
-// openError is what a failed opening means: nothing was written by it.
-func openError(err error) error {
-	t, ok := tellOf(err)
-	var wrong *protocolError
-	switch {
-	case errors.As(err, &wrong):
-		return err
-	case ok && t.installed != nil:
-		return &FenceError{Installed: *t.installed}
-	case ok && connect.IsWireError(err):
-		if refused := refusal(t); refused != nil {
-			return refused
-		}
-	}
-	return said(ErrUnavailable, reason(err), err)
-}
-
-// permanent reports whether reconnecting is of no use.
-func permanent(err error) bool {
-	var server *ServerError
-	var bad *InvalidError
-	var wrong *protocolError
-	switch {
-	case errors.Is(err, ErrFencedOut), errors.Is(err, ErrNotFound), errors.As(err, &bad), errors.As(err, &wrong):
-		return true
-	case errors.As(err, &server):
-		return server.Code != connect.CodeResourceExhausted.String()
-	}
-	return false
-}
-
 // run sends and receives until the producer ends, over one connection after another.
 func (p *Producer) run(c *connection) {
 	defer close(p.ended)
@@ -135,18 +104,14 @@ func (p *Producer) pause(attempt int) bool {
 // lost is called when a connection has ended. What was sent on it has to be sent again. The result is why the producer
 // ends, if it does.
 func (p *Producer) lost(err error) error {
-	t, told := tellOf(err)
-	if told && connect.IsWireError(err) && t.err == connect.CodeInvalidArgument {
+	why := openError(err)
+	if errors.As(why, new(*InvalidError)) {
 		p.mu.Lock()
-		var resent bool
-		if len(p.flying) > 0 {
-			resent = p.flying[0].tried
-		}
+		resent := len(p.flying) > 0 && p.flying[0].tried
 		p.mu.Unlock()
 		p.settled(nil, writeError(err, resent)) // it is the first that had no answer; the others go on
-	}
-	if err = openError(err); permanent(err) && !errors.As(err, new(*InvalidError)) {
-		return err
+	} else if permanent(why) {
+		return why
 	}
 	p.mu.Lock()
 	for _, b := range p.flying {

@@ -12,6 +12,7 @@ import (
 
 	novav1 "github.com/typedfold/fold/gen/go/nova/v1"
 	"github.com/typedfold/fold/internal/nova"
+	"github.com/typedfold/fold/internal/nova/frame"
 	"github.com/typedfold/fold/internal/nova/jslog"
 	"github.com/typedfold/fold/internal/nova/reader"
 	"github.com/typedfold/fold/internal/nova/sequencer"
@@ -45,7 +46,13 @@ func problemOf(err error) problem {
 	var away *sequencer.UnavailableError
 	var outside *reader.OutOfRangeError
 	var tooLarge *http.MaxBytesError
+	var refused *jetstream.APIError
 	switch {
+	case errors.As(err, &away) && away.Indefinite: // before what it wraps: that says why, and not what came of the write
+		return problem{
+			code: connect.CodeUnavailable, status: http.StatusServiceUnavailable, name: "unavailable", text: away.Error(),
+			detail: &novav1.OutcomeUnknown{}, outcome: outcomeUnknown,
+		}
 	case errors.As(err, &fenced):
 		return problem{
 			code: connect.CodeFailedPrecondition, status: http.StatusPreconditionFailed, name: "fencing_token_mismatch", text: fenced.Error(),
@@ -78,11 +85,10 @@ func problemOf(err error) problem {
 			code: connect.CodeResourceExhausted, status: http.StatusTooManyRequests, name: "busy", text: err.Error(),
 			detail: &novav1.NothingWritten{}, outcome: outcomeNothing,
 		}
-	case errors.As(err, &away) && away.Indefinite:
-		return problem{
-			code: connect.CodeUnavailable, status: http.StatusServiceUnavailable, name: "unavailable", text: away.Error(),
-			detail: &novav1.OutcomeUnknown{}, outcome: outcomeUnknown,
-		}
+	case errors.Is(err, jslog.ErrDamaged), errors.Is(err, frame.ErrCorrupt):
+		return problem{code: connect.CodeDataLoss, status: http.StatusInternalServerError, name: "data_loss", text: err.Error()}
+	case errors.As(err, &refused) && refused.ErrorCode == codeNoCluster:
+		return problem{code: connect.CodeInvalidArgument, status: http.StatusBadRequest, name: "invalid_argument", text: "the log refuses: " + refused.Description}
 	case errors.As(err, &away):
 		return problem{
 			code: connect.CodeUnavailable, status: http.StatusServiceUnavailable, name: "unavailable", text: away.Error(),
@@ -112,13 +118,16 @@ func awayFromLog(err error) bool {
 	return errors.As(err, &refused) && refused.Code == http.StatusServiceUnavailable
 }
 
+// codeNoCluster is the log's refusal of replicas on a server that is alone, whenever it is asked.
+const codeNoCluster jetstream.ErrorCode = 10074
+
 // statusClientClosed is what servers log for a client that went away.
 const statusClientClosed = 499
 
 // rpc is the problem as a Connect error. What a person may have to look into names the request, as the log does.
 func (p problem) rpc(request string) *connect.Error {
 	text := p.text
-	if request != "" && (p.code == connect.CodeInternal || p.code == connect.CodeUnavailable) {
+	if request != "" && (p.code == connect.CodeInternal || p.code == connect.CodeUnavailable || p.code == connect.CodeDataLoss) {
 		text += " (request " + request + ")"
 	}
 	e := connect.NewError(p.code, errors.New(text))

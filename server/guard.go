@@ -91,7 +91,7 @@ func (s *Server) call(ctx context.Context, method string, header http.Header, f 
 		s.o.Events.Call(c)
 	}
 	level := slog.LevelDebug
-	if c.Code == connect.CodeInternal.String() {
+	if c.Code == connect.CodeInternal.String() || c.Code == connect.CodeDataLoss.String() {
 		level = slog.LevelError
 	}
 	if s.o.Logger.Enabled(ctx, level) {

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/typedfold/fold/internal/nova"
+	"github.com/typedfold/fold/internal/nova/frame"
 	"github.com/typedfold/fold/internal/nova/jslog"
 	"github.com/typedfold/fold/internal/nova/reader"
 	"github.com/typedfold/fold/internal/nova/sequencer"
@@ -54,7 +55,7 @@ func TestOpenAPIHasEveryStatus(t *testing.T) {
 	for _, err := range []error{
 		&sequencer.FencedError{}, &sequencer.MissedError{}, &sequencer.UnavailableError{}, &sequencer.UnavailableError{Indefinite: true},
 		nova.ErrInvalid, &http.MaxBytesError{}, errUnauthenticated, errForbidden, jslog.ErrNotFound, jslog.ErrExists,
-		&reader.OutOfRangeError{}, errBusy, nats.ErrTimeout, context.DeadlineExceeded, errors.New("any"),
+		&reader.OutOfRangeError{}, errBusy, jslog.ErrDamaged, nats.ErrTimeout, context.DeadlineExceeded, errors.New("any"),
 	} {
 		p := problemOf(err)
 		statuses[fmt.Sprint(p.status)] = true
@@ -94,6 +95,14 @@ func TestProblems(t *testing.T) {
 		},
 		{&sequencer.UnavailableError{Err: sequencer.ErrTimeout, Indefinite: true}, `503 {"code":"unavailable","message":"the outcome is unknown: no answer from the log","outcome":"unknown"}`},
 		{&sequencer.UnavailableError{Err: sequencer.ErrStopped}, `503 {"code":"unavailable","message":"nothing was written: leader stopped","outcome":"nothing_written"}`},
+		{
+			&sequencer.UnavailableError{Err: fmt.Errorf("append: %w", jslog.ErrNotFound), Indefinite: true},
+			`503 {"code":"unavailable","message":"the outcome is unknown: append: stream not found","outcome":"unknown"}`,
+		},
+		{&sequencer.UnavailableError{Err: nova.ErrInvalid, Indefinite: true}, `503 {"code":"unavailable","message":"the outcome is unknown: invalid argument","outcome":"unknown"}`},
+		{&sequencer.UnavailableError{Err: jslog.ErrDamaged}, `500 {"code":"data_loss","message":"wrapped: nothing was written: stream damaged"}`},
+		{&sequencer.UnavailableError{Err: jslog.ErrDamaged, Indefinite: true}, `503 {"code":"unavailable","message":"the outcome is unknown: stream damaged","outcome":"unknown"}`},
+		{fmt.Errorf("frame 1: %w", frame.ErrCorrupt), `500 {"code":"data_loss","message":"wrapped: frame 1: corrupt frame"}`},
 		{errBusy, `429 {"code":"busy","message":"wrapped: the server is busy","outcome":"nothing_written"}`},
 		{fmt.Errorf("frame 1: %w", nats.ErrReconnectBufExceeded), `503 {"code":"unavailable","message":"the log can't be reached"}`},
 		{errors.New("secret"), `500 {"code":"internal","message":"internal error"}`},

@@ -65,7 +65,7 @@ func isUnreachable(err error) bool {
 	case errors.Is(err, errInterrupted):
 		return false
 	case errors.As(err, &said):
-		return said.Code != connect.CodeUnimplemented.String()
+		return said.Code == connect.CodeUnauthenticated.String() || said.Code == connect.CodePermissionDenied.String()
 	case errors.As(err, &dial):
 		return true
 	}

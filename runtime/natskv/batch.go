@@ -94,6 +94,7 @@ func (b *Bucket) send(ctx, lookup context.Context, s *sending) (kv.Version, erro
 		s.check = b.checkOf(s.batch.Fence)
 		last, err := b.publishBatch(ctx, lookup, s)
 		if err == nil {
+			b.storedUnder(s.batch.Fence, last)
 			return kv.Revision(last), nil
 		}
 		again, err := b.batchRefused(ctx, s, err)
@@ -108,19 +109,6 @@ func (b *Bucket) send(ctx, lookup context.Context, s *sending) (kv.Version, erro
 		}
 		wait = min(2*wait, writeWaitMost)
 	}
-}
-
-// writeOne is a single write that asks for its key's revision and for a fence record: two messages in one batch.
-func (b *Bucket) writeOne(ctx context.Context, name string, op kv.BatchOp, fence uint64) (kv.Version, error) {
-	last, err := b.writeBatch(ctx, kv.Batch{Ops: []kv.BatchOp{op}, Fence: fence})
-	if err == nil {
-		return last, nil
-	}
-	var of *kv.BatchError
-	if errors.As(err, &of) {
-		err = of.Err
-	}
-	return kv.Version{}, fmt.Errorf("%s: %w", name, err)
 }
 
 // decisionOf is under which revision an operation writes.

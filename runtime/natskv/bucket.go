@@ -38,6 +38,9 @@ type Bucket struct {
 	batchesOn atomic.Uint64
 	// checks counts the checks of the fence record that were sent.
 	checks atomic.Uint64
+	// single: the log is one server's, which checks and stores in one step. tail is where a fenced write was last stored.
+	single bool
+	tail   atomic.Pointer[protocol.FenceTail]
 }
 
 var _ kv.Bucket = (*Bucket)(nil)
@@ -180,6 +183,7 @@ func (b *Bucket) adopt(info *jetstream.StreamInfo) {
 	if viaAPI {
 		b.putPrefix = b.api.prefix + b.putPrefix
 	}
+	b.single = info.Config.Replicas <= 1
 	b.differences = differences(b.cfg, b.cfg.streamConfig(b.name), info.Config)
 }
 

@@ -32,7 +32,7 @@ func (b *Bucket) Put(ctx context.Context, key string, value []byte, o kv.PutOpti
 func (b *Bucket) Create(ctx context.Context, key string, value []byte, o kv.PutOptions) (kv.Version, error) {
 	if fence := o.Fence; fence != 0 {
 		o.Fence = 0
-		return b.writeOne(ctx, "create", kv.BatchOp{Kind: kv.BatchCreate, Key: key, Value: value, Put: o}, fence)
+		return b.writeBoth(ctx, "create", kv.BatchOp{Kind: kv.BatchCreate, Key: key, Value: value, Put: o}, fence)
 	}
 	return b.write(ctx, "create", key, value, putHeader(o), createOf(key), 0)
 }
@@ -41,7 +41,7 @@ func (b *Bucket) Create(ctx context.Context, key string, value []byte, o kv.PutO
 func (b *Bucket) Update(ctx context.Context, key string, value []byte, at kv.Version, o kv.PutOptions) (kv.Version, error) {
 	if fence := o.Fence; fence != 0 {
 		o.Fence = 0
-		return b.writeOne(ctx, "update", kv.BatchOp{Kind: kv.BatchUpdate, Key: key, Value: value, At: at, Put: o}, fence)
+		return b.writeBoth(ctx, "update", kv.BatchOp{Kind: kv.BatchUpdate, Key: key, Value: value, At: at, Put: o}, fence)
 	}
 	return b.write(ctx, "update", key, value, putHeader(o), expectAt(key, at), 0)
 }
@@ -53,7 +53,7 @@ func (b *Bucket) Delete(ctx context.Context, key string, o kv.DeleteOptions) (kv
 	case o.At.IsUnknown():
 		return b.write(ctx, op, key, nil, h, atAny, o.Fence)
 	case o.Fence != 0:
-		return b.writeOne(ctx, op, kv.BatchOp{Kind: kv.BatchDelete, Key: key, At: o.At, Purge: o.Purge}, o.Fence)
+		return b.writeBoth(ctx, op, kv.BatchOp{Kind: kv.BatchDelete, Key: key, At: o.At, Purge: o.Purge}, o.Fence)
 	}
 	return b.write(ctx, op, key, nil, h, expectAt(key, o.At), 0)
 }
@@ -129,6 +129,7 @@ func (b *Bucket) writeAt(ctx context.Context, op, key string, value []byte, h na
 	for attempt := 1; ; attempt++ {
 		seq, err := b.publish(ctx, op, key, value, check.header(b, h, expect))
 		if err == nil {
+			b.storedUnder(fence, seq)
 			return kv.Revision(seq), nil
 		}
 		switch apiCode(err) {

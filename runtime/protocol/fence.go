@@ -105,3 +105,14 @@ func PlanFence(s FenceSeen) FenceInstall {
 	}
 	return FenceWrites
 }
+
+// FenceTail is a place in the log where a record is known to stand: a write that asked for the record Fence was stored at
+// revision Tail, and the log acknowledged it.
+type FenceTail struct{ Fence, Tail uint64 }
+
+// FenceFollows (fence_follows) reports whether a write that asks for the log's last revision to be t.Tail asks for the fence
+// record with it: if nothing was written since, no Fence was. Only an acknowledged revision can be asked for. One that was
+// read, or foreseen, may be another message's.
+func FenceFollows(t FenceTail, fence uint64) bool {
+	return fence != 0 && t.Fence == fence && t.Tail > fence
+}

@@ -123,3 +123,22 @@ func TestPlanFence(t *testing.T) {
 		}
 	}
 }
+
+func TestFenceFollows(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		tail  FenceTail
+		fence uint64
+		want  bool
+	}{
+		{"stored under it", FenceTail{Fence: 7, Tail: 99}, 7, true},
+		{"stored under another one", FenceTail{Fence: 6, Tail: 99}, 7, false},
+		{"nothing is known", FenceTail{}, 7, false},
+		{"no record is asked for", FenceTail{Tail: 99}, 0, false},
+		{"before the record", FenceTail{Fence: 7, Tail: 6}, 7, false},
+	} {
+		if got := FenceFollows(c.tail, c.fence); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}

@@ -54,6 +54,7 @@ type fcMessage struct {
 	told   fcTold
 	slot   uint8 // and one
 	expect uint8 // the entry, and one
+	last   uint8 // the entry that has to be the log's last, and one; 0 is any
 	token  uint8
 }
 
@@ -114,6 +115,8 @@ type fcState struct {
 type fcAsk struct {
 	fence bool
 	token uint8
+	// follows: it writes right behind a proof, and asks for the log's end in place of the record.
+	follows bool
 }
 
 type fcWorld struct {
@@ -137,6 +140,7 @@ type fcForge struct {
 	fencedAtOnce, sameAtOnce        bool
 	conditional, oneKey             bool
 	expectsNothing                  bool
+	followsRead, foresees           bool
 	lostIsNothing                   bool
 }
 
@@ -295,7 +299,14 @@ func (w *fcWorld) plan(s *fcState, a fcAction) {
 		if was > 0 && was < q.seen && q.tries > 0 {
 			s.saw |= fcSawAdopt
 		}
-		w.check(s, a, fcWrite, seen.Revision)
+		switch {
+		case ask.follows && w.forge.followsRead:
+			w.follow(s, a.r, seen.Revision, s.applied)
+		case ask.follows:
+			w.check(s, a, fcProof, seen.Revision)
+		default:
+			w.check(s, a, fcWrite, seen.Revision)
+		}
 	case protocol.FencedProve:
 		w.prove(s, a, seen)
 	default:
@@ -317,6 +328,16 @@ func (w *fcWorld) planFence(s *fcState, a fcAction, seen protocol.FenceSeen) {
 
 func (s *fcState) send(a fcAction, kind fcKind, expect, slot uint8) {
 	s.net[a.r] = fcMessage{kind: kind, wait: true, sent: true, expect: expect, slot: slot}
+}
+
+// follow sends a write that asks for the log's end.
+func (w *fcWorld) follow(s *fcState, r uint8, fence uint64, tail uint8) {
+	if !protocol.FenceFollows(protocol.FenceTail{Fence: fence, Tail: fcRevision(tail)}, fence) && !w.forge.followsRead {
+		s.req[r].answer = fcUnwritten
+		return
+	}
+	s.send(fcAction{r: r}, fcWrite, 0, 0)
+	s.net[r].last = tail
 }
 
 // check sends a message that checks the record of a revision.
@@ -366,6 +387,8 @@ func (w *fcWorld) deliver(s *fcState, r uint8) bool {
 		for slot := range uint8(fcSlots) {
 			refused = refused || w.forge.conditional && !w.passes(s, slot, m.expect)
 		}
+	case m.last > 0:
+		refused = s.n != m.last
 	case m.slot > 0:
 		refused = !w.passes(s, m.slot-1, m.expect)
 	}
@@ -374,7 +397,7 @@ func (w *fcWorld) deliver(s *fcState, r uint8) bool {
 		if m.kind == fcProof {
 			s.saw |= fcSawDisprove
 		}
-		if s.standing(s.applied, m.slot-min(m.slot, 1), false) == m.expect && m.expect > 0 {
+		if m.last == 0 && s.standing(s.applied, m.slot-min(m.slot, 1), false) == m.expect && m.expect > 0 {
 			s.saw |= fcSawBusy
 		} else if m.kind == fcWrite {
 			s.saw |= fcSawLate
@@ -417,6 +440,12 @@ func (w *fcWorld) receive(s *fcState, r uint8) bool {
 	q, m := &s.req[r], s.net[r]
 	s.net[r] = fcMessage{}
 	switch {
+	case m.kind == fcProof && m.told == fcStored && w.asks[r].follows && q.seen > 0 && s.log[q.seen-1].token == w.asks[r].token:
+		tail := m.in
+		if w.forge.foresees {
+			tail++
+		}
+		w.follow(s, r, fcRevision(q.seen), tail)
 	case m.kind == fcProof && w.settles(q, m):
 		w.proved(s, r)
 	case m.told == fcRefused:

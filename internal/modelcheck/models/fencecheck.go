@@ -108,7 +108,7 @@ func fcEncode(s fcState, out []byte) []byte {
 		m, q := &s.net[i], &s.req[i]
 		out = append(out, asUint8(q.began)|byte(q.answer)<<1|q.tries<<4, q.seen|q.told<<4, q.stood)
 		if out = append(out, byte(m.kind)); m.kind != fcNothing {
-			out = append(out, asUint8(m.wait)|asUint8(m.sent)<<1|byte(m.told)<<2|m.slot<<4|m.token<<6, m.in|m.expect<<4)
+			out = append(out, asUint8(m.wait)|asUint8(m.sent)<<1|byte(m.told)<<2|m.slot<<4|m.token<<6, m.in|m.expect<<4, m.last)
 		}
 	}
 	return out

@@ -26,6 +26,11 @@ var (
 		name: "fence/twice", drops: 1, asks: []fcAsk{{fence: true, token: 1}, {fence: true, token: 2}, {token: 2}},
 		witnesses: []fcSaw{fcSawBusy, fcSawOldRead, fcSawDisprove, fcSawDropped},
 	}
+	// fcFollow: a writer that asks for the log's end.
+	fcFollow = fcWorld{
+		name: "fence/follow", drops: 1, asks: []fcAsk{{token: 1, follows: true}, {fence: true, token: 2}},
+		witnesses: []fcSaw{fcSawLate, fcSawBusy, fcSawOldRead, fcSawDisprove, fcSawDropped},
+	}
 	// fcLost: a log that loses its record.
 	fcLost = fcWorld{
 		name: "fence/lost", evictions: 1, asks: []fcAsk{{token: 1}, {fence: true, token: 2}},
@@ -36,7 +41,7 @@ var (
 func fenceModels() (all []modelcheck.Case) {
 	wide := fcBack
 	wide.name, wide.deep, wide.drops, wide.evictions = "fence/back, discards and a loss", true, 1, 1
-	for _, w := range []fcWorld{fcRace, fcBack, fcFirst, fcTwice, fcLost, wide} {
+	for _, w := range []fcWorld{fcRace, fcBack, fcFirst, fcTwice, fcFollow, fcLost, wide} {
 		all = append(all, modelcheck.CaseOf(w.model(), modelcheck.Options{MaxStates: 20_000_000}))
 		all[len(all)-1].Deep = w.deep
 	}
@@ -81,6 +86,8 @@ func fenceMutations() (all []modelcheck.Mutation) {
 	add(fcBack, "a token is told without a proof", fcToldTrue, fcForge{fencedAtOnce: true}, fcTrue)
 	add(fcTwice, "a Fence says without a proof that nothing is to be changed", fcSameTrue, fcForge{sameAtOnce: true})
 	add(fcBack, "proofs don't check", fcTrue, fcForge{freeProofs: true}, fcToldTrue, fcSameTrue)
+	add(fcFollow, "the log's end is asked for as it was read", fcTokens, fcForge{followsRead: true})
+	add(fcFollow, "the log's end is foreseen", fcTokens, fcForge{foresees: true})
 	add(fcRace, "what may be stored is said not to be", fcNever, fcForge{lostIsNothing: true})
 	return all
 }

@@ -33,6 +33,9 @@ const (
 	Isolate Kind = "isolate"
 	// Stall holds bytes back, of one direction or both, and lets them through later, or breaks the connection.
 	Stall Kind = "stall"
+	// Split cuts a nats-server off from the others, and not from nodes: the bytes between them are held back. If it led, it
+	// goes on as if it did for some seconds.
+	Split Kind = "split"
 	// PauseNATS and PauseNova stop a process for a while, as a machine that hangs does; it goes on where it was.
 	PauseNATS Kind = "pause-nats"
 	PauseNova Kind = "pause-nova"
@@ -40,7 +43,7 @@ const (
 
 // Kinds are all kinds of faults that this system can do.
 func Kinds() []Kind {
-	all := []Kind{KillNATS, KillAllNATS, KillNova, StepDown, StepDownMeta, Cut, Isolate, Stall}
+	all := []Kind{KillNATS, KillAllNATS, KillNova, StepDown, StepDownMeta, Cut, Isolate, Stall, Split}
 	if canPause {
 		all = append(all, PauseNATS, PauseNova)
 	}

@@ -69,7 +69,7 @@ func plan(seed uint64, o Options) (all []fault) {
 		f.Up = f.Up || !f.Down
 		f.Breaks = r.IntN(3) == 0
 		f.Hold = min(holdOf(f.Kind, r), max(o.Duration-at, 2*time.Second))
-		if f.Kind != KillNATS && f.Kind != PauseNATS {
+		if f.Kind != KillNATS && f.Kind != PauseNATS && f.Kind != Split {
 			f.Leader = false
 		}
 		if f.Kind != Cut && f.Kind != Isolate && f.Kind != Stall {

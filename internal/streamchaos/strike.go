@@ -97,6 +97,11 @@ func (s *striker) strike(ctx context.Context, f fault) {
 		p.signal(pause)
 		sleep(ctx, f.Hold)
 		p.signal(resume)
+	case Split:
+		for _, p := range w.between(n) {
+			defer stall(p, fault{Up: true, Down: true, Breaks: f.Breaks})()
+		}
+		sleep(ctx, f.Hold)
 	default:
 		for _, p := range s.proxies(f) {
 			switch f.Kind {

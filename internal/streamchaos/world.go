@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,12 +20,15 @@ import (
 // size is how many nats-servers and how many nodes there are.
 const size = 3
 
-// world is the processes and the connections among them. Nodes reach the nats-servers through lines, clients reach nodes
-// through fronts; what this process asks the nats-servers itself goes through doors, which nothing breaks.
+// world is the processes and the connections among them. Nats-servers reach each other through routes, nodes reach them through
+// lines, and clients reach nodes through fronts; what this process asks the nats-servers itself goes through doors, which nothing
+// breaks.
 type world struct {
 	dir    string
 	nats   [size]*process
 	nova   [size]*process
+	routes [size][size]*proxy // of a nats-server, to another one
+	wall   *proxy             // what nats-servers are told of each other; nobody gets through
 	lines  [size][size]*proxy // of a node, to a nats-server
 	fronts [size]*proxy
 	doors  [size]*proxy
@@ -33,7 +37,7 @@ type world struct {
 	system *nats.Conn // of the system account
 
 	mu     sync.Mutex
-	routes [size]int // ports
+	ports  [size]int // of the nats-servers' routes
 	broken []error   // processes that ended by themselves
 }
 
@@ -49,7 +53,7 @@ func newWorld(ctx context.Context, o Options) (_ *world, err error) {
 		return nil, err
 	}
 	for i := range size {
-		if w.routes[i], err = freePort(); err != nil {
+		if w.ports[i], err = freePort(); err != nil {
 			return nil, err
 		}
 	}
@@ -81,9 +85,10 @@ func (w *world) wire(o Options) error {
 	for i := range size {
 		w.fronts[i], w.doors[i] = made(), made()
 		for j := range size {
-			w.lines[i][j] = made(change...)
+			w.lines[i][j], w.routes[i][j] = made(change...), made()
 		}
 	}
+	w.wall = made()
 	return errors.Join(errs...)
 }
 
@@ -108,22 +113,32 @@ func (w *world) define() {
 
 func natsName(i int) string { return fmt.Sprint("nats-", i) }
 
-// natsRole writes the configuration of a nats-server as the ports are now. A port that somebody has taken meanwhile is
-// chosen anew: the others learn it from the connection that this server makes to them.
+// between are the proxies between a nats-server and the others.
+func (w *world) between(i int) (all []*proxy) {
+	for j := range size {
+		if j != i {
+			all = append(all, w.routes[i][j], w.routes[j][i])
+		}
+	}
+	return all
+}
+
+// natsRole writes the configuration of a nats-server. A port for routes that somebody has taken meanwhile is chosen anew.
 func (w *world) natsRole(i int) (role, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if isFree(w.routes[i]) != nil {
+	if isFree(w.ports[i]) != nil {
 		port, err := freePort()
 		if err != nil {
 			return role{}, err
 		}
-		w.routes[i] = port
+		w.ports[i] = port
 	}
 	var routes []string
-	for j, port := range w.routes {
+	for j := range size {
 		if j != i {
-			routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", port))
+			routes = append(routes, "nats://"+w.routes[i][j].addr())
+			w.routes[j][i].point(fmt.Sprintf("127.0.0.1:%d", w.ports[i]))
 		}
 	}
 	config := fmt.Sprintf(`
@@ -132,14 +147,14 @@ listen: "127.0.0.1:-1"
 logfile: %q
 logtime: true
 jetstream { store_dir: %q, sync_interval: always }
-cluster { name: chaos, listen: "127.0.0.1:%d", no_advertise: true, routes: [%s] }
+cluster { name: chaos, listen: "127.0.0.1:%d", advertise: %q, no_advertise: true, routes: [%s] }
 accounts {
   SYS { users: [{user: system, password: system}] }
   STREAMS { jetstream: enabled, users: [{user: nova, password: nova}] }
 }
 system_account: SYS
 no_auth_user: nova
-`, natsName(i), filepath.Join(w.dir, natsName(i)+".server.log"), filepath.Join(w.dir, natsName(i)), w.routes[i], strings.Join(routes, ", "))
+`, natsName(i), filepath.Join(w.dir, natsName(i)+".server.log"), filepath.Join(w.dir, natsName(i)), w.ports[i], w.wall.addr(), strings.Join(routes, ", "))
 	file := filepath.Join(w.dir, natsName(i)+".conf")
 	return role{Config: file}, os.WriteFile(file, []byte(config), 0o600)
 }
@@ -230,7 +245,7 @@ func (w *world) close() {
 				p.kill()
 			}
 		}
-		for _, p := range append(w.lines[i][:], w.fronts[i], w.doors[i]) {
+		for _, p := range slices.Concat(w.lines[i][:], w.routes[i][:], []*proxy{w.fronts[i], w.doors[i], w.wall}) {
 			if p != nil {
 				p.close()
 			}

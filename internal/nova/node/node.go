@@ -68,6 +68,7 @@ type Node struct {
 
 	mu      sync.Mutex
 	streams map[nova.Addr]*Stream
+	turns   map[nova.Addr]chan struct{} // of streams that were there once, too
 	closed  bool
 }
 
@@ -85,7 +86,7 @@ func New(nc *nats.Conn, js jetstream.JetStream, o Options) (*Node, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	return &Node{nc: nc, js: js, id: nuid.Next(), o: o, streams: map[nova.Addr]*Stream{}}, nil
+	return &Node{nc: nc, js: js, id: nuid.Next(), o: o, streams: map[nova.Addr]*Stream{}, turns: map[nova.Addr]chan struct{}{}}, nil
 }
 
 // ID names the node in the log. It is another one after each start.
@@ -108,6 +109,7 @@ func (n *Node) Stream(ctx context.Context, a nova.Addr) (*Stream, error) {
 	case closed:
 		return nil, &sequencer.UnavailableError{Err: ErrClosed}
 	case ok:
+		s.lookAfter(n.o.RetainEvery)
 		return s, nil
 	}
 	log, err := jslog.Open(ctx, n.nc, n.js, a)
@@ -125,7 +127,10 @@ func (n *Node) Stream(ctx context.Context, a nova.Addr) (*Stream, error) {
 	if s, ok := n.streams[a]; ok {
 		return s, nil
 	}
-	s = &Stream{n: n, log: log, turn: make(chan struct{}, 1)}
+	if n.turns[a] == nil {
+		n.turns[a] = make(chan struct{}, 1)
+	}
+	s = &Stream{n: n, log: log, turn: n.turns[a], checked: time.Now()}
 	n.streams[a] = s
 	return s, nil
 }
@@ -142,7 +147,7 @@ func (n *Node) Create(ctx context.Context, a nova.Addr, c jslog.Config) error {
 	return &sequencer.UnavailableError{Err: err, Indefinite: mayExist}
 }
 
-// Delete removes a stream. A leader of it ends by itself at its next write.
+// Delete removes a stream. A leader of it at another node ends at its next write, or when it looks after the stream.
 func (n *Node) Delete(ctx context.Context, a nova.Addr) error {
 	if err := a.Validate(); err != nil {
 		return err
@@ -157,24 +162,19 @@ func (n *Node) List(ctx context.Context, namespace string) ([]jslog.Description,
 	return jslog.List(ctx, n.js, namespace)
 }
 
-// forget drops what is known of a stream, and ends its leader if it is here.
+// forget drops what is known of a stream.
 func (n *Node) forget(a nova.Addr) {
 	n.mu.Lock()
 	s := n.streams[a]
-	delete(n.streams, a)
 	n.mu.Unlock()
-	if s == nil {
-		return
-	}
-	if l, here := s.leading(); here {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = l.Stop(ctx) // its log is gone
+	if s != nil {
+		n.drop(s)
 	}
 }
 
-// drop forgets a stream that is gone.
+// drop forgets a stream that is gone, and ends its leader if it is here.
 func (n *Node) drop(s *Stream) {
+	s.retire()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if a := s.log.Addr(); n.streams[a] == s {

@@ -54,17 +54,25 @@ func (s *Stream) now() time.Time {
 	return time.Now()
 }
 
-// overBytes is the log sequence before which frames go when the log holds too many bytes: as large a part of its span as
-// the excess is of its bytes.
+// overBytes is the log sequence before which frames go when the log holds too many bytes: as many of the oldest ones as leave
+// limit bytes at least.
 func (s *Stream) overBytes(ctx context.Context, limit uint64) (uint64, error) {
 	d, err := s.log.Describe(ctx)
-	if err != nil || d.Bytes <= limit {
-		return 0, err
-	}
-	first, last, err := reader.Span(ctx, s.log)
 	if err != nil {
 		return 0, err
 	}
-	excess := float64(d.Bytes-limit) / float64(d.Bytes)
-	return first + uint64(excess*float64(last-first)+0.5), nil
+	left := d.Bytes - min(d.Bytes, s.log.ControlBytes())
+	if left <= limit {
+		return 0, nil
+	}
+	before := uint64(0)
+	err = s.log.Sizes(ctx, func(seq, bytes uint64) bool {
+		before = seq
+		if left < limit+bytes {
+			return false
+		}
+		left -= bytes
+		return true
+	})
+	return before, err
 }

@@ -21,11 +21,13 @@ type Stream struct {
 	log  *jslog.Log
 	turn chan struct{} // held by whoever finds the leader or takes over
 
-	mu     sync.Mutex
-	leader *sequencer.Leader // while it is here
-	serves *serving
-	remote string // the node that led when somebody looked last; "" when nobody knows
-	silent int    // how often in a row it has not answered in time
+	mu      sync.Mutex
+	leader  *sequencer.Leader // while it is here
+	serves  *serving
+	retired bool      // the log is gone; another stream of the node may serve one of the same name
+	checked time.Time // when somebody began to look whether it is
+	remote  string    // the node that led when somebody looked last; "" when nobody knows
+	silent  int       // how often in a row it has not answered in time
 }
 
 // Log is the stream's log, to read.
@@ -69,9 +71,23 @@ type session interface {
 // attempts is how often a request looks for the leader; only such requests begin again as have reached nobody.
 const attempts = 4
 
-// with has f ask the stream's leader. f is called again only when nothing was written: after errNobody, and when the leader
-// was superseded before it wrote. Where several nodes take over at once, all but one of them look again.
+// with has f ask the stream's leader. f is called again only when nothing was written: after errNobody, when the leader
+// was superseded before it wrote, and when the stream is gone, but another node has made one of its name.
 func (s *Stream) with(ctx context.Context, f func(plane) error) error {
+	err := s.attempt(ctx, f)
+	if away := new(sequencer.UnavailableError); !errors.Is(err, jslog.ErrNotFound) || errors.As(err, &away) && away.Indefinite {
+		return err
+	}
+	s.n.drop(s)
+	again, anew := s.n.Stream(ctx, s.log.Addr())
+	if anew != nil {
+		return err
+	}
+	return again.attempt(ctx, f)
+}
+
+// attempt has f ask the leader. Where several nodes take over at once, all but one of them look again.
+func (s *Stream) attempt(ctx context.Context, f func(plane) error) error {
 	var dead string
 	var lost error
 	for range attempts {
@@ -140,6 +156,9 @@ func (s *Stream) find(ctx context.Context, dead string) (plane, string, error) {
 	if l, here := s.leading(); here {
 		return l, s.n.id, nil
 	}
+	if s.isRetired() {
+		return nil, "", fmt.Errorf("%w: it was deleted", jslog.ErrNotFound)
+	}
 	now, err := s.log.Leader(ctx)
 	if err != nil {
 		return nil, "", s.unavailable(err)
@@ -201,18 +220,14 @@ func (s *Stream) lead(ctx context.Context) (local, error) {
 	return local{l, v}, nil
 }
 
-// watch applies retention while the leader leads, and cleans up after it.
+// watch applies retention while the leader leads, has it end when the stream is gone, and cleans up after it.
 func (s *Stream) watch(l *sequencer.Leader, v *serving) {
 	t := time.NewTicker(s.n.o.RetainEvery)
 	defer t.Stop()
 	for {
 		select {
 		case <-t.C:
-			ctx, cancel := context.WithTimeout(context.Background(), s.n.o.RetainEvery)
-			if err := s.retain(ctx); err != nil {
-				s.n.o.Logger.Warn("nova: retention", "stream", s.log.Addr().String(), "err", err)
-			}
-			cancel()
+			until(l.Done(), s.n.o.RetainEvery, s.tend)
 			v.expire()
 		case <-l.Done():
 			v.close()
@@ -228,6 +243,76 @@ func (s *Stream) watch(l *sequencer.Leader, v *serving) {
 			return
 		}
 	}
+}
+
+// until runs f with a context that ends after a time, and when done is closed.
+func until(done <-chan struct{}, after time.Duration, f func(context.Context)) {
+	ctx, cancel := context.WithTimeout(context.Background(), after)
+	defer cancel()
+	go func() {
+		select {
+		case <-done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	f(ctx)
+}
+
+// tend does what is due now and then while the leader is here.
+func (s *Stream) tend(ctx context.Context) {
+	if !s.check(ctx) {
+		return
+	}
+	if err := s.retain(ctx); err != nil && ctx.Err() == nil {
+		s.n.o.Logger.Warn("nova: retention", "stream", s.log.Addr().String(), "err", err)
+	}
+}
+
+// check looks whether the stream is still the one that was opened, and forgets it if it is not. A log that does not answer
+// says nothing.
+func (s *Stream) check(ctx context.Context) (there bool) {
+	there = !errors.Is(s.log.Current(ctx), jslog.ErrNotFound)
+	if !there {
+		s.n.drop(s)
+	}
+	return there
+}
+
+// retire has the stream be served no more: the node may serve another one of its name under the same subject, and only one
+// of them may answer there. A leader that is left ends by itself, since its log is gone.
+func (s *Stream) retire() {
+	s.mu.Lock()
+	s.retired = true
+	l, v := s.leader, s.serves
+	s.mu.Unlock()
+	if v != nil {
+		_ = v.sub.Unsubscribe() // fails only with the connection
+	}
+	if l != nil {
+		left, leave := context.WithCancel(context.Background())
+		leave()
+		_ = l.Stop(left) // nobody waits for it
+	}
+}
+
+// lookAfter has the stream looked at now and then while it is used, and no leader here does so.
+func (s *Stream) lookAfter(every time.Duration) {
+	s.mu.Lock()
+	due := s.leader == nil && time.Since(s.checked) > every
+	if due {
+		s.checked = time.Now()
+	}
+	s.mu.Unlock()
+	if due {
+		go until(nil, every, func(ctx context.Context) { s.check(ctx) })
+	}
+}
+
+func (s *Stream) isRetired() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.retired
 }
 
 func (s *Stream) close(ctx context.Context) error {

@@ -160,3 +160,20 @@ type nobody struct{}
 func (nobody) Do(*http.Request) (*http.Response, error) {
 	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 }
+
+func TestOptionsMakeSense(t *testing.T) {
+	if _, err := client.New("http://127.0.0.1:1", client.WithTimeout(-1)); !errors.As(err, new(*client.InvalidError)) {
+		t.Errorf("a negative timeout: %v", err)
+	}
+	c, err := client.New("http://fake", client.WithHTTPClient(nobody{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, o := range map[string]client.StreamOption{
+		"linger": client.WithLinger(-1), "bytes": client.WithMaxInFlight(-1), "pause": client.WithMaxPause(-1),
+	} {
+		if _, err := c.OpenStream(t.Context(), "nova://a/b", o); !errors.As(err, new(*client.InvalidError)) {
+			t.Errorf("a negative %s: %v", name, err)
+		}
+	}
+}

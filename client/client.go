@@ -98,6 +98,9 @@ func New(target string, opts ...Option) (*Client, error) {
 			opt(&o)
 		}
 	}
+	if o.timeout < 0 {
+		return nil, invalid(fmt.Errorf("client: a negative timeout of %v", o.timeout))
+	}
 	o.timeout = cmp.Or(o.timeout, 30*time.Second)
 	own := o.http == nil
 	if own {

@@ -24,6 +24,18 @@ type streamOptions struct {
 	maxPause time.Duration
 }
 
+func (o *streamOptions) validate() error {
+	switch {
+	case o.linger < 0:
+		return fmt.Errorf("a negative linger of %v", o.linger)
+	case o.maxBytes < 0:
+		return fmt.Errorf("%d bytes in flight; 0 is the default of 8 MiB", o.maxBytes)
+	case o.maxPause < 0:
+		return fmt.Errorf("a negative pause of %v; 0 is the default of 5 s", o.maxPause)
+	}
+	return nil
+}
+
 // WithFencingToken presents a token with every append; "" is none. Presenting installs nothing.
 func WithFencingToken(token string) StreamOption { return func(o *streamOptions) { o.token = token } }
 
@@ -118,8 +130,11 @@ func (c *Client) OpenStream(ctx context.Context, addr string, opts ...StreamOpti
 			opt(&o)
 		}
 	}
-	o.maxBytes = cmp.Or(max(o.maxBytes, 0), 8<<20)
-	o.maxPause = cmp.Or(max(o.maxPause, 0), 5*time.Second)
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("open %s: %w", addr, invalid(err))
+	}
+	o.maxBytes = cmp.Or(o.maxBytes, 8<<20)
+	o.maxPause = cmp.Or(o.maxPause, 5*time.Second)
 	if _, err := nova.ParseAddr(addr); err != nil {
 		return nil, fmt.Errorf("open %s: %w", addr, invalid(err))
 	}

@@ -256,6 +256,8 @@ func (a *appending) submit(ctx context.Context, p *client.Producer, tickets chan
 			case <-ctx.Done():
 				return ctx.Err()
 			}
+		case <-p.Done(): // another writer owns the stream: that is told before the next record too
+			return p.Err()
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -210,8 +210,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestAppendOfAnOpenInput: records of an input that goes on are appended as they come, and it ends with the first that is
-// refused, without the input's end.
+// TestAppendOfAnOpenInput: records of an input that goes on are appended as they come, and a fence ends it, without another
+// record or the input's end.
 func TestAppendOfAnOpenInput(t *testing.T) {
 	w := serve(t)
 	w.ok(t, "", "create", addr)
@@ -226,10 +226,7 @@ func TestAppendOfAnOpenInput(t *testing.T) {
 		eventually(t, "appended", func() bool { return w.ok(t, "", "read", addr) == want })
 	}
 	w.ok(t, "", "fence", addr, "new")
-	if _, err := fmt.Fprintln(in, "refused"); err != nil {
-		t.Fatal(err)
-	}
-	if code := a.wait(t); code != exitLost {
+	if code := a.wait(t); code != exitLost { // though its input goes on, and has nothing more yet
 		t.Errorf("code %d: %s", code, &a.err)
 	}
 	holds(t, a.err.String(), `"new"`, "before that: 3 records appended, 0 to 2")

@@ -128,8 +128,7 @@ func TestCreationCutOff(t *testing.T) {
 	defer cancel()
 	for _, framed := range []bool{false, true} {
 		nc, js := connect(t)
-		log, err := jslog.Create(ctx, nc, js, addr, jslog.Config{})
-		if err != nil {
+		if _, err := jslog.Create(ctx, nc, js, addr, jslog.Config{}); err != nil {
 			t.Fatal(err)
 		}
 		s, err := js.Stream(ctx, jslog.StreamName(addr))
@@ -155,7 +154,7 @@ func TestCreationCutOff(t *testing.T) {
 			}
 		}
 		stale := again(ctx, t, nc, js)
-		log = again(ctx, t, nc, js)
+		log := again(ctx, t, nc, js)
 		for i, log := range []*jslog.Log{log, stale, again(ctx, t, nc, js)} {
 			if begun, err := log.Begun(ctx); err != nil || begun != (i > 0) {
 				t.Errorf("log %d: has begun: %v, %v", i, begun, err)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/binary"
 	"errors"
 	"slices"
 	"strings"
@@ -55,6 +56,9 @@ func (p *pages) Take(rs reader.Records) error {
 	for i := range rs.Records {
 		r := &rs.Records[i]
 		seq := rs.First + uint64(i)
+		if p.plain(seq, r) {
+			continue
+		}
 		size := recordSize(seq, r)
 		if len(p.buf) > 0 && len(p.buf)+size+tagAndLength > pageBytes {
 			if err := p.Pause(); err != nil {
@@ -68,6 +72,30 @@ func (p *pages) Take(rs reader.Records) error {
 		p.next.SeqNum, p.next.Timestamp = seq+1, r.Timestamp
 	}
 	return nil
+}
+
+// plain writes what nearly every record is: one without headers, whose body is neither empty nor large, that fits into the
+// message and its buffer. Of any other one it reports false.
+func (p *pages) plain(seq uint64, r *nova.Record) bool {
+	const head = tagAndLength + 2*(1+binary.MaxVarintLen64) + 3
+	n, at := len(r.Body), len(p.buf)
+	if n == 0 || n >= 1<<14 || len(r.Headers) > 0 || seq == 0 || r.Timestamp == 0 || at+head+n > min(cap(p.buf), pageBytes) {
+		return false
+	}
+	size := 2 + protowire.SizeVarint(seq) + protowire.SizeVarint(uint64(r.Timestamp)) + 1 + protowire.SizeVarint(uint64(n)) + n
+	b := p.buf[at : at+head+n]
+	b[0] = tagRecord
+	i := 1 + binary.PutUvarint(b[1:], uint64(size))
+	b[i] = tagSeq
+	i += 1 + binary.PutUvarint(b[i+1:], seq)
+	b[i] = tagTimestamp
+	i += 1 + binary.PutUvarint(b[i+1:], uint64(r.Timestamp))
+	b[i] = tagBody
+	i += 1 + binary.PutUvarint(b[i+1:], uint64(n))
+	i += copy(b[i:], r.Body)
+	p.buf = p.buf[:at+i]
+	p.next.SeqNum, p.next.Timestamp = seq+1, r.Timestamp
+	return true
 }
 
 // Pause sends what was written.

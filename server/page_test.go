@@ -34,6 +34,10 @@ func FuzzAppendRecord(f *testing.F) {
 		if err == nil && !bytes.Equal(got, wire) {
 			t.Fatalf("wrote\n%x, the library\n%x", got, wire)
 		}
+		p := &pages{buf: make([]byte, 3, 100+len(body))}
+		if p.plain(seq, &r) && (err != nil || !bytes.Equal(p.buf[3:], wire) || p.next.SeqNum != seq+1 || p.next.Timestamp != at) {
+			t.Fatalf("wrote\n%x, the library\n%x", p.buf[3:], wire)
+		}
 	})
 }
 

@@ -71,6 +71,7 @@ type Producer struct {
 	queue   []*batch // not sent on this connection, in order
 	flying  []*batch // sent on it, in order
 	err     error    // why it takes nothing any more
+	merge   int      // what a batch that is made of several may count for
 	closing bool
 	idle    chan struct{} // closed when nothing is left, while closing
 }
@@ -230,7 +231,7 @@ func (p *Producer) acquire(ctx context.Context, n int64) error {
 func (p *Producer) stage(match *uint64, records []Record, n int, s part) {
 	if last := len(p.queue) - 1; match == nil && last >= 0 {
 		b := p.queue[last]
-		if b.match == nil && !b.tried && b.bytes+n <= nova.MaxBatchBytes && len(b.records)+len(records) <= nova.MaxBatchRecords {
+		if b.match == nil && !b.tried && b.bytes+n <= p.merge && len(b.records)+len(records) <= nova.MaxBatchRecords {
 			s.offset = uint64(len(b.records))
 			if !b.own {
 				b.own, b.records = true, slices.Clone(b.records)
@@ -238,7 +239,7 @@ func (p *Producer) stage(match *uint64, records []Record, n int, s part) {
 			b.records = append(b.records, records...)
 			b.bytes += n
 			b.parts = append(b.parts, s)
-			if b.bytes >= nova.MaxBatchBytes || len(b.records) >= nova.MaxBatchRecords {
+			if b.bytes >= p.merge || len(b.records) >= nova.MaxBatchRecords {
 				b.due = time.Time{}
 			}
 			p.signal()

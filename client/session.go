@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 
 	novav1 "github.com/typedfold/fold/gen/go/nova/v1"
+	"github.com/typedfold/fold/internal/nova"
 )
 
 // connection is one session with a server.
@@ -55,7 +56,17 @@ func (p *Producer) open(ctx context.Context) (*connection, error) {
 		c.close()
 		return nil, openError(err)
 	}
+	p.mu.Lock()
+	p.merge = mergeLimit(first.GetOpened().GetMaxBatchBytes())
+	p.mu.Unlock()
 	return c, nil
+}
+
+// mergeLimit is what a batch that is made of several may count for, in bytes. A server that does not say is taken to have a
+// log of messages of 1 MiB, which is the default of NATS.
+func mergeLimit(said uint64) int {
+	const unsaid = 1_000_000
+	return int(min(cmp.Or(said, unsaid), nova.MaxBatchBytes))
 }
 
 // run sends and receives until the producer ends, over one connection after another.

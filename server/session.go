@@ -11,6 +11,7 @@ import (
 
 	novav1 "github.com/typedfold/fold/gen/go/nova/v1"
 	"github.com/typedfold/fold/internal/nova"
+	"github.com/typedfold/fold/internal/nova/frame"
 	"github.com/typedfold/fold/internal/nova/node"
 	"github.com/typedfold/fold/internal/nova/sequencer"
 )
@@ -40,7 +41,7 @@ func (r rpc) AppendSession(ctx context.Context, c *connect.BidiStream[novav1.App
 	}
 	defer opened.Close()
 	err = c.Send(&novav1.AppendSessionResponse{Message: &novav1.AppendSessionResponse_Opened_{
-		Opened: &novav1.AppendSessionResponse_Opened{Tail: positionOf(opened.Tail())},
+		Opened: &novav1.AppendSessionResponse_Opened{Tail: positionOf(opened.Tail()), MaxBatchBytes: uint64(frame.MaxBatch(st.Log().MaxMessage()))},
 	}})
 	if err != nil {
 		return err

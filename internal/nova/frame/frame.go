@@ -96,9 +96,10 @@ func BatchSize(b *Batch) int {
 	n := 1 + 1 + len(b.Token) + 2*binary.MaxVarintLen64
 	for i := range b.Records {
 		r := &b.Records[i]
-		n += 3*binary.MaxVarintLen32 + binary.MaxVarintLen64 + len(r.Body)
+		n += binary.MaxVarintLen64 + uvarint(len(r.Headers)) + uvarint(len(r.Body)) + len(r.Body)
 		for j := range r.Headers {
-			n += 2*binary.MaxVarintLen32 + len(r.Headers[j].Name) + len(r.Headers[j].Value)
+			h := &r.Headers[j]
+			n += uvarint(len(h.Name)) + len(h.Name) + uvarint(len(h.Value)) + len(h.Value)
 		}
 	}
 	return n

@@ -1992,8 +1992,11 @@ func (x *AppendSessionRequest_Open) GetFencingToken() string {
 }
 
 type AppendSessionResponse_Opened struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tail          *Position              `protobuf:"bytes,1,opt,name=tail,proto3" json:"tail,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Tail  *Position              `protobuf:"bytes,1,opt,name=tail,proto3" json:"tail,omitempty"`
+	// A batch that counts for at most so many bytes is never too large for this stream's log: a record counts for 8 bytes, a
+	// header for 2, more than their bytes. Who makes one batch of several keeps to it. 0 is a server that does not say.
+	MaxBatchBytes uint64 `protobuf:"varint,2,opt,name=max_batch_bytes,json=maxBatchBytes,proto3" json:"max_batch_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2033,6 +2036,13 @@ func (x *AppendSessionResponse_Opened) GetTail() *Position {
 		return x.Tail
 	}
 	return nil
+}
+
+func (x *AppendSessionResponse_Opened) GetMaxBatchBytes() uint64 {
+	if x != nil {
+		return x.MaxBatchBytes
+	}
+	return 0
 }
 
 type AppendSessionResponse_Ack struct {
@@ -2132,13 +2142,14 @@ const file_nova_v1_dataplane_proto_rawDesc = "" +
 	"\x04Open\x12\x12\n" +
 	"\x04addr\x18\x01 \x01(\tR\x04addr\x12#\n" +
 	"\rfencing_token\x18\x02 \x01(\tR\ffencingTokenB\t\n" +
-	"\amessage\"\xf9\x02\n" +
+	"\amessage\"\xa1\x03\n" +
 	"\x15AppendSessionResponse\x12?\n" +
 	"\x06opened\x18\x01 \x01(\v2%.nova.v1.AppendSessionResponse.OpenedH\x00R\x06opened\x126\n" +
 	"\x03ack\x18\x02 \x01(\v2\".nova.v1.AppendSessionResponse.AckH\x00R\x03ack\x12/\n" +
-	"\x04miss\x18\x03 \x01(\v2\x19.nova.v1.SequenceMismatchH\x00R\x04miss\x1a/\n" +
+	"\x04miss\x18\x03 \x01(\v2\x19.nova.v1.SequenceMismatchH\x00R\x04miss\x1aW\n" +
 	"\x06Opened\x12%\n" +
-	"\x04tail\x18\x01 \x01(\v2\x11.nova.v1.PositionR\x04tail\x1az\n" +
+	"\x04tail\x18\x01 \x01(\v2\x11.nova.v1.PositionR\x04tail\x12&\n" +
+	"\x0fmax_batch_bytes\x18\x02 \x01(\x04R\rmaxBatchBytes\x1az\n" +
 	"\x03Ack\x12'\n" +
 	"\x05start\x18\x01 \x01(\v2\x11.nova.v1.PositionR\x05start\x12#\n" +
 	"\x03end\x18\x02 \x01(\v2\x11.nova.v1.PositionR\x03end\x12%\n" +

@@ -33,6 +33,7 @@ type serving struct {
 	token    string // of the newest fence in the log that was told of
 	fence    uint64 // its number; 0 is none
 	over     bool   // nothing is led any more
+	held     int    // bytes of what waits for the leader's room
 }
 
 // served is a session of another node. Batches come in order, or the session ends.
@@ -43,6 +44,9 @@ type served struct {
 	next  uint64
 	inbox string // where its node is told that it is over
 	heard time.Time
+
+	waiting []*nats.Msg // what has arrived, in order
+	works   bool        // somebody does it
 }
 
 func (s *Stream) serve() (*serving, error) {
@@ -140,15 +144,15 @@ func (v *serving) handle(m *nats.Msg) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), v.s.n.o.ForwardTimeout)
 	switch m.Header.Get(hdrOp) {
-	case opAppend, opBatch:
+	case opAppend:
 		defer cancel()
-		v.append(ctx, l, m)
+		v.shot(m)
+	case opBatch, opClose:
+		defer cancel()
+		v.arrived(m)
 	case opKeep:
 		defer cancel()
 		respond(m, answerOf(sequencer.Result{}, v.keep(m)))
-	case opClose:
-		defer cancel()
-		v.drop(m)
 	case opFence:
 		go func() {
 			defer cancel()

@@ -258,6 +258,7 @@ func (n *novaNode) post(ctx context.Context, t *testing.T, addr, body string) (i
 	if err != nil {
 		t.Fatal(err)
 	}
+	q.Header.Set("Content-Type", "application/json")
 	r, err := http.DefaultClient.Do(q)
 	if err != nil {
 		t.Fatal(err)

@@ -90,7 +90,7 @@ func LoadAuth(path string) (*Auth, error) {
 	return NewAuth(file.Grants...)
 }
 
-// caller is who sent a request; the zero one is anybody, where there is no Auth.
+// caller is who sent a request; the zero one is nobody known, who may do nothing where there is an Auth.
 type caller struct {
 	name  string
 	grant *grant
@@ -127,7 +127,7 @@ func (a *Auth) Knows(header string) bool {
 // may reports whether the caller may do something in a namespace; namespace "" is all of them.
 func (c caller) may(v Verb, namespace string) bool {
 	if c.grant == nil {
-		return true
+		return false
 	}
 	for _, ns := range []string{"*", namespace} {
 		for _, have := range c.grant.Namespaces[ns] {

@@ -67,6 +67,8 @@ func problemOf(err error) problem {
 		return problem{code: connect.CodeInvalidArgument, status: http.StatusBadRequest, name: "invalid_argument", text: err.Error()}
 	case errors.As(err, &tooLarge):
 		return problem{code: connect.CodeResourceExhausted, status: http.StatusRequestEntityTooLarge, name: "too_large", text: tooLarge.Error()}
+	case errors.Is(err, errNotJSON):
+		return problem{code: connect.CodeInvalidArgument, status: http.StatusUnsupportedMediaType, name: "unsupported_media_type", text: err.Error()}
 	case errors.Is(err, errUnauthenticated):
 		return problem{code: connect.CodeUnauthenticated, status: http.StatusUnauthorized, name: "unauthenticated", text: err.Error()}
 	case errors.Is(err, errForbidden):

@@ -80,7 +80,7 @@ type Stats struct {
 
 // Stats is what the server holds now.
 func (s *Server) Stats() Stats {
-	return Stats{Sessions: s.sessions.held.Load(), Reads: s.reads.Load(), Bytes: s.bytes.held.Load(), Leads: s.node.Leads()}
+	return Stats{Sessions: s.sessions.held.Load(), Reads: s.reads.held.Load(), Bytes: s.bytes.held.Load(), Leads: s.node.Leads()}
 }
 
 // nodeEvents are the events as the node takes them.

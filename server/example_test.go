@@ -87,6 +87,7 @@ func ExampleServer_Handler() {
 		if err != nil {
 			log.Fatal(err)
 		}
+		q.Header.Set("Content-Type", "application/json")
 		if token != "" {
 			q.Header.Set("Authorization", "Bearer "+token)
 		}

@@ -42,6 +42,7 @@ func fuzzed(f *testing.F, s *natstest.Server) func(method, path, body string) (i
 		if err != nil {
 			return http.StatusBadRequest, ""
 		}
+		q.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, q)
 		return w.Code, w.Body.String()

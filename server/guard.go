@@ -49,9 +49,12 @@ func (g guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.S
 			if c.Spec().Procedure == novav1connect.DataPlaneServiceAppendSessionProcedure {
 				return next(ctx, c) // it ends by itself, with answers
 			}
-			ctx, cancel := g.s.ending(ctx)
+			ctx, cancel, err := g.s.ending(ctx)
+			if err != nil {
+				return err
+			}
 			defer cancel()
-			err := next(ctx, c)
+			err = next(ctx, c)
 			if err != nil && errors.Is(context.Cause(ctx), errEnding) && errors.Is(err, context.Canceled) {
 				err = errEnding
 			}

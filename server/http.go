@@ -61,6 +61,9 @@ func (s *Server) json(pattern string, h handler) http.Handler {
 		}
 		var body any
 		err := s.call(q.Context(), pattern, q.Header, func(ctx context.Context) (err error) {
+			if err := asJSON(q); err != nil {
+				return err
+			}
 			body, err = h(w, q.WithContext(ctx))
 			return err
 		})

@@ -48,7 +48,10 @@ func (s *Server) getRecords(w http.ResponseWriter, q *http.Request) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := s.ending(q.Context())
+	ctx, cancel, err := s.ending(q.Context())
+	if err != nil {
+		return nil, err
+	}
 	defer cancel()
 	var out any
 	if r.events {

@@ -54,7 +54,7 @@ func TestOpenAPIHasEveryStatus(t *testing.T) {
 	statuses := map[string]bool{}
 	for _, err := range []error{
 		&sequencer.FencedError{}, &sequencer.MissedError{}, &sequencer.UnavailableError{}, &sequencer.UnavailableError{Indefinite: true},
-		nova.ErrInvalid, &http.MaxBytesError{}, errUnauthenticated, errForbidden, jslog.ErrNotFound, jslog.ErrExists,
+		nova.ErrInvalid, &http.MaxBytesError{}, errNotJSON, errUnauthenticated, errForbidden, jslog.ErrNotFound, jslog.ErrExists,
 		&reader.OutOfRangeError{}, errBusy, jslog.ErrDamaged, nats.ErrTimeout, context.DeadlineExceeded, errors.New("any"),
 	} {
 		p := problemOf(err)

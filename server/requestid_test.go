@@ -62,6 +62,7 @@ func TestRequestIDs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		q.Header.Set("Content-Type", "application/json")
 		if id != "" {
 			q.Header.Set(server.RequestIDHeader, id)
 		}

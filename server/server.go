@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -39,7 +38,10 @@ type Options struct {
 	SessionBytes, Bytes int64
 	// Sessions bounds the append sessions that are open; default 10,000.
 	Sessions int64
-	// UnaryTimeout bounds a call that is no session and no read; default 30 s.
+	// Reads bounds the reads that are open; default 10,000.
+	Reads int64
+	// UnaryTimeout bounds a call that is no session and no read, and how long the log may give nothing to a read that does not
+	// follow; default 30 s.
 	UnaryTimeout time.Duration
 	// Logger gets a line for each call; default slog.Default().
 	Logger *slog.Logger
@@ -52,7 +54,7 @@ type Options struct {
 // Validate reports the first option that makes no sense.
 func (o Options) Validate() error {
 	switch {
-	case o.MaxBody < 0 || o.MaxHeader < 0 || o.SessionBytes < 0 || o.Bytes < 0 || o.Sessions < 0:
+	case o.MaxBody < 0 || o.MaxHeader < 0 || o.SessionBytes < 0 || o.Bytes < 0 || o.Sessions < 0 || o.Reads < 0:
 		return errors.New("server: a negative limit")
 	case o.UnaryTimeout < 0:
 		return errors.New("server: a negative timeout")
@@ -66,6 +68,7 @@ func (o Options) withDefaults() Options {
 	o.SessionBytes = cmp.Or(o.SessionBytes, 8<<20)
 	o.Bytes = cmp.Or(o.Bytes, 256<<20)
 	o.Sessions = cmp.Or(o.Sessions, 10_000)
+	o.Reads = cmp.Or(o.Reads, 10_000)
 	o.UnaryTimeout = cmp.Or(o.UnaryTimeout, 30*time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -77,8 +80,16 @@ func (o Options) withDefaults() Options {
 type Config struct {
 	// URL is the NATS servers, as nats.Connect takes them.
 	URL string
-	// Connect are further options of the connection: credentials, TLS, a name.
+	// Connect are further options of the connection: credentials, TLS, a name. A server that does not answer twice within
+	// 10 s each is taken for gone, unless nats.PingInterval or nats.MaxPingsOutstanding say otherwise.
 	Connect []nats.Option
+}
+
+// options are those of the connection. A link that is dead without a word is noticed by pings alone; the defaults of NATS take
+// minutes. What is sent while there is no connection is not kept: a write is sent now or never.
+func (c Config) options() []nats.Option {
+	opts := []nats.Option{nats.Name("nova"), nats.MaxReconnects(-1), nats.PingInterval(10 * time.Second), nats.MaxPingsOutstanding(2)}
+	return append(append(opts, c.Connect...), nats.ReconnectBufSize(-1))
 }
 
 // Server is one node of the stream plane. It is safe for concurrent use.
@@ -88,7 +99,7 @@ type Server struct {
 	own      *nats.Conn // closed with the server; nil when it is not its own
 	bytes    *room
 	sessions *room
-	reads    atomic.Int64 // that are open
+	reads    *room
 
 	mu       sync.Mutex
 	http     []*http.Server
@@ -109,9 +120,7 @@ func Open(ctx context.Context, c Config, o Options) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	opts := append([]nats.Option{nats.Name("nova"), nats.MaxReconnects(-1)}, c.Connect...)
-	opts = append(opts, nats.ReconnectBufSize(-1)) // a write is sent now or never
-	nc, err := nats.Connect(c.URL, opts...)
+	nc, err := nats.Connect(c.URL, c.options()...)
 	if err != nil {
 		return nil, fmt.Errorf("server: connect to NATS: %w", err)
 	}
@@ -149,7 +158,7 @@ func answers(ctx context.Context, js jetstream.JetStream) error {
 func newServer(n *node.Node, o Options) *Server {
 	o = o.withDefaults()
 	return &Server{
-		node: n, o: o, bytes: newRoom(o.Bytes), sessions: newRoom(o.Sessions), closing: make(chan struct{}),
+		node: n, o: o, bytes: newRoom(o.Bytes), sessions: newRoom(o.Sessions), reads: newRoom(o.Reads), closing: make(chan struct{}),
 	}
 }
 
@@ -165,7 +174,8 @@ func (s *Server) Handler() http.Handler {
 	mux.Handle(grpcreflect.NewHandlerV1(reflector))
 	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector))
 	s.routes(mux)
-	return identified(mux)
+	mux.Handle(anyPath, unknown(mux))
+	return identified(sameOrigin(mux))
 }
 
 // health says that a server which ends does not serve, so that balancers leave it alone.
@@ -246,12 +256,14 @@ func (s *Server) ends() bool {
 	}
 }
 
-// ending is a context that ends with the server too. It is for reads: a write that is cut short would have an outcome that
-// nobody knows.
-func (s *Server) ending(ctx context.Context) (context.Context, context.CancelFunc) {
+// ending is a context that ends with the server too, for as long as one of its reads is open. It is for reads: a write that is
+// cut short would have an outcome that nobody knows.
+func (s *Server) ending(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if !s.reads.TryAcquire(1) {
+		return nil, nil, fmt.Errorf("%w: %d reads are open", errBusy, s.o.Reads)
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := make(chan struct{})
-	s.reads.Add(1)
 	go func() {
 		select {
 		case <-s.closing:
@@ -262,8 +274,8 @@ func (s *Server) ending(ctx context.Context) (context.Context, context.CancelFun
 	return ctx, sync.OnceFunc(func() {
 		close(stop)
 		cancel(nil)
-		s.reads.Add(-1)
-	})
+		s.reads.Release(1)
+	}), nil
 }
 
 var errEnding = &sequencer.UnavailableError{Err: errors.New("this node ends; another one answers")}

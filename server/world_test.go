@@ -101,6 +101,9 @@ func (r *running) do(ctx context.Context, method, path, body string, header ...s
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	if body != "" {
+		q.Header.Set("Content-Type", "application/json")
+	}
 	for i := 0; i+1 < len(header); i += 2 {
 		q.Header.Set(header[i], header[i+1])
 	}

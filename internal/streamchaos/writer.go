@@ -21,6 +21,7 @@ type writer struct {
 	n     uint32
 	ops   []*op
 	token string   // that it presents
+	stood string   // that stood when it was told so last
 	had   []string // that it has installed
 	tail  uint64   // as it knows it
 	// locked is a batch by which its session learned that it is locked out.
@@ -89,6 +90,7 @@ func (w *writer) learn(o *op) {
 	case missed:
 		w.tail = o.tail
 	case fenced:
+		w.stood = o.installed
 		w.out(o.installed)
 	case refused, unknown:
 		w.rest(60 * time.Millisecond)
@@ -113,27 +115,37 @@ func limited() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), callLimit)
 }
 
-// fence installs a token that nobody had, or clears, or repeats its own, or one that it had before.
+// fence installs a token that nobody had, or clears, or repeats its own, or one that it had before. Now and then it takes that
+// back at once: what others present is what stands again, and their sessions are over all the same.
 func (w *writer) fence() {
-	o := w.begin(verbFence)
+	token := fmt.Sprintf("t%d-%d", w.id, w.n+1)
 	switch n := w.r.IntN(10); {
 	case w.p.clears && n < 5:
-		o.token = ""
+		token = ""
 	case n == 0 && len(w.had) > 0:
-		o.token = w.had[w.r.IntN(len(w.had))]
+		token = w.had[w.r.IntN(len(w.had))]
 	case n == 1:
-		o.token = w.token
-	default:
-		o.token = fmt.Sprintf("t%d-%d", w.id, w.n)
+		token = w.token
 	}
+	before := w.stood
+	if w.install(token) && w.r.IntN(3) == 0 {
+		w.install(before)
+	}
+}
+
+// install is one fence; true if it was acknowledged.
+func (w *writer) install(token string) bool {
+	o := w.begin(verbFence)
+	o.token = token
 	ctx, cancel := limited()
 	defer cancel()
-	tail, err := w.client().Fence(ctx, w.addr(), o.token)
+	tail, err := w.client().Fence(ctx, w.addr(), token)
 	o.tail = tail.SeqNum
 	w.end(o, err)
 	if o.verdict == told || o.verdict == unknown {
-		w.token, w.had = o.token, append(w.had, o.token)
+		w.token, w.stood, w.had = token, token, append(w.had, token)
 	}
+	return o.verdict == told
 }
 
 func (w *writer) ask() {
@@ -237,6 +249,7 @@ func (w *writer) produce() {
 		w.settle(o)
 	}
 	if w.locked != nil {
+		w.stood = w.locked.installed
 		w.out(w.locked.installed)
 		w.locked = nil
 	}

@@ -150,13 +150,6 @@ func (b bearer) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 	return next
 }
 
-// Presenting is a view of the client whose one-shots present the token; "" is none. The client itself stays as it is.
-func (c *Client) Presenting(token string) *Client {
-	view := *c
-	view.token = token
-	return &view
-}
-
 // Append appends one batch to nova://namespace/stream, all of it or nothing. It is one attempt: nothing is sent twice. An
 // error that matches ErrOutcomeUnknown says that the batch may have been appended; any other one, that it was not.
 func (c *Client) Append(ctx context.Context, addr string, records ...Record) (*AppendResult, error) {
@@ -243,36 +236,6 @@ func wireRecords(records []Record) []*novav1.Record {
 
 func tailOf(p *novav1.Position) Tail {
 	return Tail{SeqNum: p.GetSeqNum(), Timestamp: p.GetTimestamp()}
-}
-
-// Fence installs, rotates or, with "", clears the stream's token, and answers the tail: every record below it was admitted
-// under the token before. By the time it returns, every session that presents another token is superseded. It has no
-// condition, and an equal token changes nothing, so it may be called again after an error that matches ErrOutcomeUnknown.
-func (c *Client) Fence(ctx context.Context, addr, token string) (Tail, error) {
-	if err := nova.CheckToken(token); err != nil {
-		return Tail{}, fmt.Errorf("fence %s: %w", addr, invalid(err))
-	}
-	ctx, cancel, err := c.writing(ctx)
-	defer cancel()
-	if err != nil {
-		return Tail{}, fmt.Errorf("fence %s: %w", addr, err)
-	}
-	out, err := c.rpc.Fence(ctx, connect.NewRequest(&novav1.FenceRequest{Addr: addr, FencingToken: token}))
-	if err != nil {
-		return Tail{}, fmt.Errorf("fence %s: %w", addr, writeError(err, false))
-	}
-	return tailOf(out.Msg.GetTail()), nil
-}
-
-// FencingToken is the installed token; "" is none. It sees every Fence that has returned.
-func (c *Client) FencingToken(ctx context.Context, addr string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.o.timeout)
-	defer cancel()
-	out, err := c.rpc.FencingToken(ctx, connect.NewRequest(&novav1.FencingTokenRequest{Addr: addr}))
-	if err != nil {
-		return "", fmt.Errorf("fencing token of %s: %w", addr, readError(err))
-	}
-	return out.Msg.GetFencingToken(), nil
 }
 
 // Tail is the stream's tail. It sees every append that has returned.

@@ -34,28 +34,6 @@ func (e *SequenceError) Error() string {
 	return fmt.Sprintf("the tail is %d; nothing was appended", e.Tail.SeqNum)
 }
 
-// FenceError is a writer that was locked out. It matches ErrFencedOut.
-type FenceError struct {
-	// Installed is the token that stands; "" is none.
-	Installed string
-	// Resent: an earlier attempt of this batch, before the fence, may have been appended.
-	Resent bool
-}
-
-func (e *FenceError) Error() string {
-	text := fmt.Sprintf("fenced out: the installed token is %q", e.Installed)
-	if e.Installed == "" {
-		text = "fenced out: no token is installed"
-	}
-	if e.Resent {
-		text += "; the batch was resent, and an earlier attempt may have been appended"
-	}
-	return text
-}
-
-// Is makes it match ErrFencedOut.
-func (e *FenceError) Is(target error) bool { return target == ErrFencedOut }
-
 // InvalidError is input that no retry makes valid.
 type InvalidError struct{ Err error }
 

@@ -158,6 +158,12 @@ func (f *benchFlags) run(ctx context.Context, cl *client.Client, addr string) (b
 	if err = errors.Join(err, p.Close(closing)); err != nil {
 		return b, err
 	}
+	if len(took) == 0 {
+		if ctx.Err() != nil {
+			return b, errInterrupted
+		}
+		return b, &codeError{code: exitFailed, err: fmt.Errorf("no batch was appended within %v", f.duration), hint: "--duration is to be longer"}
+	}
 	return f.sum(addr, took, seconds), nil
 }
 

@@ -49,6 +49,9 @@ func codeOf(err error) int {
 	case errors.As(err, &seq), errors.Is(err, client.ErrFencedOut):
 		return exitLost
 	case errors.As(err, &bad):
+		if part := new(partialError); errors.As(err, &part) && part.done.Records > 0 {
+			return exitFailed // exitUsage says that nothing was changed
+		}
 		return exitUsage
 	case isUnreachable(err):
 		return exitUnreachable

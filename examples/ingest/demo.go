@@ -60,13 +60,11 @@ func demo(ctx context.Context, items uint64, out io.Writer) (err error) {
 			<-w.ended
 		}
 	}()
-	var first *process
-	select {
-	case first = <-owned:
-	case <-ctx.Done():
-		return ctx.Err()
+	first, err := firstOwner(ctx, owned, all)
+	if err != nil {
+		return err
 	}
-	tail, err := reach(ctx, c, items/3)
+	tail, err := reach(ctx, c, items/3, all)
 	if err != nil {
 		return err
 	}
@@ -119,12 +117,49 @@ func check(ctx context.Context, c *client.Client, items uint64, old string, out 
 	return nil
 }
 
-// reach waits until the stream has so many records.
-func reach(ctx context.Context, c *client.Client, n uint64) (uint64, error) {
+// firstOwner waits for the first worker that owns the stream.
+func firstOwner(ctx context.Context, owned <-chan *process, all []*process) (*process, error) {
+	gone := make(chan error, 1)
+	go func() {
+		for _, w := range all {
+			<-w.ended
+		}
+		gone <- noneLeft(all)
+	}()
+	select {
+	case first := <-owned:
+		return first, nil
+	case err := <-gone:
+		return nil, err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// noneLeft is why no worker runs any more; nil while one does.
+func noneLeft(all []*process) error {
+	why := []error{errors.New("every worker has ended")}
+	for _, w := range all {
+		select {
+		case <-w.ended:
+			why = append(why, w.err)
+		default:
+			return nil
+		}
+	}
+	return errors.Join(why...)
+}
+
+// reach waits until the stream has so many records, as long as a worker may append them.
+func reach(ctx context.Context, c *client.Client, n uint64, all []*process) (uint64, error) {
 	for {
+		gone := noneLeft(all)
 		tail, err := c.Tail(ctx, readings)
 		if err != nil || tail.SeqNum >= n {
 			return tail.SeqNum, err
+		}
+		if gone != nil {
+			return tail.SeqNum, gone
 		}
 		if !pause(ctx, 5*time.Millisecond) {
 			return 0, ctx.Err()

@@ -110,3 +110,38 @@ func TestOwnerThatComesBack(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestWorkersThatEnd: a demonstration whose workers have ended does not wait for them.
+func TestWorkersThatEnd(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	url, stop, err := serve(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	c, err := client.New(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.CreateStream(ctx, readings, client.StreamConfig{Memory: true}); err != nil {
+		t.Fatal(err)
+	}
+	failed := errors.New("it failed")
+	all := []*process{{ended: make(chan struct{}), err: failed}, {ended: make(chan struct{})}}
+	close(all[0].ended)
+	if err := noneLeft(all); err != nil {
+		t.Errorf("one worker runs: %v", err)
+	}
+	close(all[1].ended)
+	if _, err := firstOwner(ctx, make(chan *process), all); !errors.Is(err, failed) {
+		t.Errorf("the first owner: %v", err)
+	}
+	if _, err := reach(ctx, c, 1, all); !errors.Is(err, failed) {
+		t.Errorf("to reach a record: %v", err)
+	}
+}

@@ -1167,7 +1167,8 @@ func (x *FenceRequest) GetFencingToken() string {
 
 type FenceResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Every record below its number was admitted under the token before, every other one under the new token.
+	// Where the token changed, every record below its number was admitted under earlier tokens, every other one under the new one
+	// or a later one. Of an equal token it is the tail of some moment after the call.
 	Tail          *Position `protobuf:"bytes,1,opt,name=tail,proto3" json:"tail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -82,6 +82,9 @@ func (b *Batch) Len() int { return b.count }
 // and ErrBatchAbandoned. Nothing was written after any of them. After an error that matches ErrOutcomeUnknown the batch
 // may have been written, all of it, or not.
 //
+// Under a fence it is a *FencedError when another token is installed than the batch's writers present, which comes before all
+// else that the bucket may refuse; see Fence for the other errors of fenced writes.
+//
 // A batch without operations is done without asking the bucket; with Match it is an error.
 func (b *Batch) Commit(ctx context.Context) error {
 	switch {

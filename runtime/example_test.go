@@ -38,6 +38,35 @@ func check(err error) {
 	}
 }
 
+// A writer takes over from another one, and locks it out.
+func ExampleFence() {
+	ctx := context.Background()
+	bucket := kvtest.NewLog(kvtest.Options{Bucket: "test"})
+	row := &foldtestv1.Route{Tenant: "acme", Domain: "a.example", NodeId: "n1"}
+
+	_, err := fold.Fence(ctx, bucket, "gen-1")
+	check(err)
+	old := ft.NewRouteWriter(bucket, fold.WithFencingToken("gen-1"))
+	_, err = old.Put(ctx, row)
+	check(err)
+
+	tail, err := fold.Fence(ctx, bucket, "gen-2") // nothing of gen-1 is stored above tail
+	check(err)
+	fresh := ft.NewRouteWriter(bucket, fold.WithFencingToken("gen-2"))
+	b := fold.NewBatch(bucket)
+	b.Match(tail) // and nothing of anybody since
+	fresh.PutIn(b, row)
+	check(b.Commit(ctx))
+
+	_, err = old.Put(ctx, row)
+	var out *fold.FencedError
+	if errors.As(err, &out) {
+		fmt.Printf("%q is fenced out by %q\n", out.Presented, out.Installed)
+	}
+	// Output:
+	// "gen-1" is fenced out by "gen-2"
+}
+
 // A write, a wait for it, and reads of what the node holds itself.
 func Example() {
 	ctx := context.Background()

@@ -48,6 +48,10 @@ func WithMutateAttempts(n int) WriterOption {
 // Writer writes rows of one table to the bucket. Its key comes from the value, so that the two never disagree. It
 // reads from the bucket's leader where it has to read, never from a fold. It is safe for concurrent use, and never
 // changes or keeps a caller's message.
+//
+// On a bucket that is fenced each write is stored only while the writer's token is installed (WithFencingToken; a writer
+// without one presents none): else it is a *FencedError. Other errors of a fence are *NoFenceError, *FenceRecordError, and
+// *NotWrittenError, a spurious conflict. Nothing was written after any of them.
 type Writer[K Key, V proto.Message] struct {
 	bucket kv.Bucket
 	desc   *Desc[K, V]

@@ -23,7 +23,7 @@ type SequenceError struct {
 	// Tail is the committed tail: Tail.SeqNum is the next number to try.
 	Tail Tail
 	// Resent: the batch was sent again after the connection was lost, and an earlier attempt may have been appended. Read
-	// back to decide. When it is false, nothing was appended.
+	// back to decide, by a Read that does not follow. When it is false, nothing was appended.
 	Resent bool
 }
 

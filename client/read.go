@@ -42,7 +42,9 @@ type ReadOptions struct {
 }
 
 // Read yields records in order, without a gap. When the connection is lost it goes on behind the last record that it
-// yielded, as long as ctx lasts. It yields at most one error, last.
+// yielded, as long as ctx lasts. It yields at most one error, last. One that does not follow ends at a tail which the stream's
+// leader has proved after the read began: what it has not yielded by then, below its limit, was not appended before, so a read decides
+// about an outcome that is unknown.
 func (c *Client) Read(ctx context.Context, addr string, o ReadOptions) iter.Seq2[SequencedRecord, error] {
 	return func(yield func(SequencedRecord, error) bool) {
 		r := &reading{c: c, addr: addr, o: o, clamp: o.Clamp, yield: yield}

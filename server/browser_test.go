@@ -88,3 +88,13 @@ func TestReadsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestEventsTakeNoLimitsOfJSON: what would not be kept to is refused.
+func TestEventsTakeNoLimitsOfJSON(t *testing.T) {
+	ctx := timed(t)
+	r := serve(t, natstest.New(t), server.Options{})
+	r.create(ctx)
+	for _, query := range []string{"?bytes=10", "?wait=1", "?wait="} {
+		r.want(ctx, 400, `bytes and wait are for JSON`, "GET", records+query, "", "Accept", "text/event-stream")
+	}
+}

@@ -101,18 +101,22 @@ type problemJSON struct {
 	RequestID    string        `json:"request_id,omitempty"`
 }
 
-func writeProblem(w http.ResponseWriter, p problem) {
-	out := problemJSON{Code: p.name, Message: p.text, FencingToken: p.installed, Outcome: p.outcome, RequestID: w.Header().Get(RequestIDHeader)}
+func (p problem) json(request string) problemJSON {
+	out := problemJSON{Code: p.name, Message: p.text, FencingToken: p.installed, Outcome: p.outcome, RequestID: request}
 	if p.tail != nil {
 		out.Tail = new(jsonOf(*p.tail))
 	}
 	if p.first != nil {
 		out.First = new(jsonOf(*p.first))
 	}
+	return out
+}
+
+func writeProblem(w http.ResponseWriter, p problem) {
 	if p.status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
-	writeJSON(w, p.status, out)
+	writeJSON(w, p.status, p.json(w.Header().Get(RequestIDHeader)))
 }
 
 func addrOf(q *http.Request) nova.Addr {

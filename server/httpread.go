@@ -103,6 +103,9 @@ func parseRead(q *http.Request) (r readQuery, err error) {
 		r.format, err = formatOf(v)
 	}
 	r.events = strings.Contains(q.Header.Get("Accept"), "text/event-stream")
+	if err == nil && r.events && (v.Has("bytes") || v.Has("wait")) {
+		err = fmt.Errorf("%w: events are sent as they come; bytes and wait are for JSON", nova.ErrInvalid)
+	}
 	if last := q.Header.Get("Last-Event-ID"); r.events && last != "" && err == nil {
 		n, parseErr := strconv.ParseUint(last, 10, 64)
 		if parseErr != nil {
@@ -191,9 +194,7 @@ func (s *Server) sendEvents(w http.ResponseWriter, ctx context.Context, st *node
 	case err == nil, errors.Is(err, context.Canceled):
 		return nil
 	}
-	p := problemOf(err)
-	b, _ := json.Marshal(problemJSON{Code: p.name, Message: p.text})
-	_, _ = fmt.Fprintf(w, "event: error\ndata: %s\n\n", b) // the answer has begun: this is the place for it
+	e.fail(problemOf(ownDeadline(ctx, err)))
 	return nil
 }
 
@@ -235,6 +236,14 @@ func (e *events) Take(rs reader.Records) error {
 		e.begin()
 	}
 	return nil
+}
+
+// fail writes a problem as the last event: the answer has begun, and has no other place for it.
+func (e *events) fail(p problem) {
+	b, err := json.Marshal(p.json(e.w.Header().Get(RequestIDHeader)))
+	if err == nil {
+		_, _ = fmt.Fprintf(e.w, "event: error\ndata: %s\n\n", b) // a client that is gone needs no answer
+	}
 }
 
 // Pause sends what was written.

@@ -2,10 +2,14 @@ package server
 
 import (
 	"context"
+	"net/http/httptest"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/typedfold/fold/internal/nova"
+	"github.com/typedfold/fold/internal/nova/reader"
 )
 
 // TestALinkThatIsDeadIsNoticed: the connection is asked often, unless whoever opens the server wants it otherwise; and nothing is
@@ -52,5 +56,18 @@ func TestACallerThatNobodyNamedMayDoNothing(t *testing.T) {
 		if err := open.may(context.Background(), v, "demo"); err != nil {
 			t.Errorf("without Auth, %s: %v", v, err)
 		}
+	}
+}
+
+// TestAnEventStreamsErrorIsAWholeProblem, as an answer would have had.
+func TestAnEventStreamsErrorIsAWholeProblem(t *testing.T) {
+	w := httptest.NewRecorder()
+	w.Header().Set(RequestIDHeader, "r1")
+	e := &events{w: w}
+	e.fail(problemOf(&reader.OutOfRangeError{SeqNum: 1, First: nova.Position{SeqNum: 3, Timestamp: 4}, Tail: nova.Position{SeqNum: 7, Timestamp: 8}}))
+	const want = "event: error\ndata: {\"code\":\"out_of_range\",\"message\":\"record 1 is out of range: the stream has records from 3 on, and its tail is 7\"," +
+		"\"tail\":{\"seq_num\":7,\"timestamp\":8},\"first\":{\"seq_num\":3,\"timestamp\":4},\"request_id\":\"r1\"}\n\n"
+	if got := w.Body.String(); got != want {
+		t.Errorf("%q\nnot\n%q", got, want)
 	}
 }

@@ -32,6 +32,7 @@ func NewCluster(tb testing.TB, n int, options ...Options) *Cluster {
 		o.StartTimeout = 10 * time.Second
 	}
 	c := &Cluster{}
+	tb.TempDir() // has the folders' removal registered before, so that it comes after the servers have stopped
 	tb.Cleanup(func() { c.stop() })
 	var err error
 	for range portTries {

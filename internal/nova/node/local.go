@@ -61,7 +61,7 @@ func (e *ended) Err() error {
 type here struct {
 	v     *serving
 	l     *sequencer.Leader
-	flow  uint64
+	flow  sequencer.Flow
 	token string
 	st    sequencer.Standing
 	// failed: a batch was not handed over.

@@ -38,7 +38,7 @@ type serving struct {
 
 // served is a session of another node. Batches come in order, or the session ends.
 type served struct {
-	flow  uint64
+	flow  sequencer.Flow
 	token string
 	fence uint64
 	next  uint64

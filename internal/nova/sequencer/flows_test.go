@@ -10,7 +10,7 @@ import (
 )
 
 func waits(flow uint64, n int, size int64) item {
-	return item{append: &Append{Flow: flow, Records: make([]nova.Record, n)}, held: held{size: size}}
+	return item{append: &Append{Flow: Flow{id: flow}, Records: make([]nova.Record, n)}, held: held{size: size}}
 }
 
 // TestFlowsTakeTurns: by bytes, and each in its own order.
@@ -26,7 +26,7 @@ func TestFlowsTakeTurns(t *testing.T) {
 	f.add(waits(0, 0, 10))
 	var got []string
 	for it, ok := f.next(); ok; it, ok = f.next() {
-		got = append(got, fmt.Sprintf("%d.%d", it.append.Flow, len(it.append.Records)))
+		got = append(got, fmt.Sprintf("%d.%d", it.append.Flow.id, len(it.append.Records)))
 	}
 	want := "1.0 2.0 2.1 0.0 1.1 2.2 2.3 3.0 1.2 2.4 2.5 1.3 2.6 2.7 3.1 1.4 1.5 1.6 1.7"
 	if s := strings.Join(got, " "); s != want {
@@ -50,7 +50,7 @@ func TestALateOneWaitsForATurn(t *testing.T) {
 	}
 	f.add(waits(0, 1, 100))
 	before := int64(0)
-	for it, ok := f.next(); ok && it.append.Flow != 0; it, ok = f.next() {
+	for it, ok := f.next(); ok && it.append.Flow.id != 0; it, ok = f.next() {
 		before += it.size
 	}
 	if before > 4*turnBytes {
@@ -66,10 +66,10 @@ func TestFlowsKeepTheirOrder(t *testing.T) {
 		it, ok := f.next()
 		if ok {
 			count--
-			if n := len(it.append.Records); n != out[it.append.Flow] {
-				t.Fatalf("flow %d gives %d before %d", it.append.Flow, n, out[it.append.Flow])
+			if n := len(it.append.Records); n != out[it.append.Flow.id] {
+				t.Fatalf("flow %d gives %d before %d", it.append.Flow.id, n, out[it.append.Flow.id])
 			}
-			out[it.append.Flow]++
+			out[it.append.Flow.id]++
 		}
 		return ok
 	}
@@ -101,5 +101,34 @@ func TestFlowsAllocateNothing(t *testing.T) {
 	})
 	if n > 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestANewFlowComesAfterWhatWasThere: and before what comes later it has its turns.
+func TestANewFlowComesAfterWhatWasThere(t *testing.T) {
+	var f flows
+	number := uint64(0)
+	add := func(flow Flow, n int) {
+		it := waits(0, n, turnBytes)
+		number++
+		it.number, it.append.Flow = number, flow
+		f.add(it)
+	}
+	lost := Flow{id: 1}
+	for i := range 3 {
+		add(lost, i)
+	}
+	next := Flow{id: 2, after: number}
+	add(next, 0)
+	add(Flow{}, 0)
+	add(lost, 3) // it was on its way
+	add(next, 1)
+	add(next, 2)
+	var got []string
+	for it, ok := f.next(); ok; it, ok = f.next() {
+		got = append(got, fmt.Sprintf("%d.%d", it.append.Flow.id, len(it.append.Records)))
+	}
+	if s := strings.Join(got, " "); s != "1.0 0.0 1.1 1.2 2.0 1.3 2.1 2.2" {
+		t.Errorf("out came %s", s)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore" // bytes in flight, with a context
@@ -112,9 +111,8 @@ func (o *Options) shots() int { return max(o.MaxBytes/8, 1) }
 // Append is one batch to be admitted.
 type Append struct {
 	protocol.Append
-	// Flow is whose batch it is, as NewFlow gives it out: batches of a flow are admitted in the order of their submission,
-	// and flows take turns. 0 is that of one-shots.
-	Flow uint64
+	// Flow is whose batch it is. Flows take turns.
+	Flow Flow
 	// Records are the leader's from then on: it sets their timestamps.
 	Records []nova.Record
 }
@@ -142,16 +140,18 @@ type Leader struct {
 	chain Chain
 	bytes *semaphore.Weighted // of flows
 	shots *semaphore.Weighted // bytes of one-shots
-	flow  atomic.Uint64       // the newest
 	wake  chan struct{}
 	ended chan struct{}
 	limit int // of a frame's payload
 
-	mu      sync.Mutex
-	queue   []item
-	replies []jslog.Reply
-	closed  bool
-	err     error
+	mu    sync.Mutex
+	queue []item
+	flow  uint64 // the newest
+	// submitted counts what was put into the queue.
+	submitted uint64
+	replies   []jslog.Reply
+	closed    bool
+	err       error
 
 	// The rest is the loop's own.
 	epoch     jslog.Epoch
@@ -179,6 +179,7 @@ type item struct {
 	fence    *string
 	stands   func(Standing, error)
 	stop     bool
+	number   uint64 // in the order of submission, from 1
 	held
 }
 
@@ -255,7 +256,7 @@ func (l *Leader) Submit(ctx context.Context, a Append, done func(Result)) error 
 		return err
 	}
 	room, most := l.bytes, l.o.MaxBytes-l.o.shots()
-	if a.Flow == 0 {
+	if a.Flow.id == 0 {
 		room, most = l.shots, l.o.shots()
 	}
 	h := held{room: room, size: min(int64(nova.BatchBytes(a.Records)), int64(most))}
@@ -265,8 +266,13 @@ func (l *Leader) Submit(ctx context.Context, a Append, done func(Result)) error 
 	return l.enqueue(item{append: &a, appended: done, held: h})
 }
 
-// NewFlow is a number for the batches of one session.
-func (l *Leader) NewFlow() uint64 { return l.flow.Add(1) }
+// NewFlow is a flow for the batches of one session.
+func (l *Leader) NewFlow() Flow {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.flow++
+	return Flow{id: l.flow, after: l.submitted}
+}
 
 // held are bytes that count in one of the leader's bounds until they are released.
 type held struct {
@@ -366,6 +372,8 @@ func (l *Leader) enqueue(it item) error {
 		it.release()
 		return &UnavailableError{Err: l.err}
 	}
+	l.submitted++
+	it.number = l.submitted
 	l.queue = append(l.queue, it)
 	l.signal()
 	return nil

@@ -11,7 +11,7 @@ import (
 
 // TestSubmitAllocs bounds what a Submit of one record costs: its ticket with a channel, and the batch's slices as they grow.
 func TestSubmitAllocs(t *testing.T) {
-	p := &Producer{room: semaphore.NewWeighted(1 << 40), wake: make(chan struct{}, 1)}
+	p := &Producer{room: semaphore.NewWeighted(1 << 40), wake: make(chan struct{}, 1), merge: mergeLimit(0)}
 	ctx := context.Background()
 	records := Bodies(make([]byte, 128))
 	if n := testing.AllocsPerRun(5000, func() { p.Submit(ctx, records...) }); n > 3 {

@@ -73,7 +73,8 @@ type DataPlaneServiceClient interface {
 	// the first answer says so. Each batch gets one answer, in order. A miss is an answer, and ends nothing; anything else
 	// that goes wrong ends the session, with an error that holds for every batch that had no answer.
 	AppendSession(context.Context) *connect.BidiStreamForClient[v1.AppendSessionRequest, v1.AppendSessionResponse]
-	// Read reads records in order, from a place on.
+	// Read reads records in order, from a place on. Without follow it ends at a tail that was proved after it began: every append that
+	// had been answered by then is in it, or behind its limit.
 	Read(context.Context, *connect.Request[v1.ReadRequest]) (*connect.ServerStreamForClient[v1.ReadResponse], error)
 	// Tail is the number that the next record gets, and the time of the last one.
 	Tail(context.Context, *connect.Request[v1.TailRequest]) (*connect.Response[v1.TailResponse], error)
@@ -251,7 +252,8 @@ type DataPlaneServiceHandler interface {
 	// the first answer says so. Each batch gets one answer, in order. A miss is an answer, and ends nothing; anything else
 	// that goes wrong ends the session, with an error that holds for every batch that had no answer.
 	AppendSession(context.Context, *connect.BidiStream[v1.AppendSessionRequest, v1.AppendSessionResponse]) error
-	// Read reads records in order, from a place on.
+	// Read reads records in order, from a place on. Without follow it ends at a tail that was proved after it began: every append that
+	// had been answered by then is in it, or behind its limit.
 	Read(context.Context, *connect.Request[v1.ReadRequest], *connect.ServerStream[v1.ReadResponse]) error
 	// Tail is the number that the next record gets, and the time of the last one.
 	Tail(context.Context, *connect.Request[v1.TailRequest]) (*connect.Response[v1.TailResponse], error)

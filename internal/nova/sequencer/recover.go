@@ -52,19 +52,19 @@ var errOutdated = errors.New("an outdated read")
 // newest is the newest frame. A log that is led has one: its creation, or begin, has written it, so that a read which finds
 // none is of an older log, and is repeated within AckTimeout.
 func (l *Leader) newest(ctx context.Context) (jslog.Stored, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.o.AckTimeout)
+	within, cancel := context.WithTimeout(ctx, l.o.AckTimeout)
 	defer cancel()
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
-		last, err := l.log.Last(ctx)
+		last, err := l.log.Last(ctx) // which has a bound of its own: that it was cut off says nothing
 		if err != nil || last.Seq > 0 {
 			return last, err
 		}
 		t := time.NewTimer(wait)
 		select {
 		case <-t.C:
-		case <-ctx.Done():
+		case <-within.Done():
 			t.Stop()
-			return last, fmt.Errorf("%w: the log shows no frame, and it has one: %w", errOutdated, ctx.Err())
+			return last, fmt.Errorf("%w: the log shows no frame, and it has one: %w", errOutdated, within.Err())
 		}
 	}
 }

@@ -66,6 +66,7 @@ type Log struct {
 	// MaxMessage is the largest payload of a frame, in bytes.
 	maxMessage int
 	begun      atomic.Bool // see Begun
+	replicas   atomic.Int32
 }
 
 // headerRoom is what the server counts of a frame beside its payload.
@@ -83,6 +84,7 @@ func newLog(nc *nats.Conn, js jetstream.JetStream, s jetstream.Stream, a nova.Ad
 	l := &Log{nc: nc, js: js, stream: s, addr: a, name: StreamName(a), record: subjectOf(a) + ".r", renewal: subjectOf(a) + ".c.renewal", k: k,
 		creation: s.CachedInfo().Config.Metadata[metaCreation], maxMessage: limit - headerRoom}
 	l.begun.Store(s.CachedInfo().Config.DenyDelete)
+	l.replicas.Store(int32(s.CachedInfo().Config.Replicas))
 	return l, nil
 }
 
@@ -98,8 +100,15 @@ func Open(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, a nova.Add
 // Addr is the stream's address.
 func (l *Log) Addr() nova.Addr { return l.addr }
 
-// Controls is K, the number of control subjects: at least twice as many messages as may be in flight.
-func (l *Log) Controls() int { return l.k }
+// InFlight is how many messages of a leader may be in flight: on replicas half the control subjects, since the log refuses a
+// message whose checked subject another one in flight has checked, and one at a time on a single subject, which is what a
+// stream of one server has that was given replicas later. 0 is no bound. Current finds out anew.
+func (l *Log) InFlight() int {
+	if l.replicas.Load() <= 1 {
+		return 0
+	}
+	return max(l.k/2, 1)
+}
 
 // MaxMessage is the largest payload that Send takes, in bytes.
 func (l *Log) MaxMessage() int { return l.maxMessage }
@@ -175,6 +184,7 @@ func (l *Log) Current(ctx context.Context) error {
 	if now.CachedInfo().Config.Metadata[metaCreation] != l.creation {
 		return fmt.Errorf("%w: it was deleted, and made anew", ErrNotFound)
 	}
+	l.replicas.Store(int32(now.CachedInfo().Config.Replicas))
 	return nil
 }
 

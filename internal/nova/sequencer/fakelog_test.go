@@ -62,7 +62,7 @@ func (l *fakeLog) store(payload []byte) uint64 {
 	return l.seq
 }
 
-func (l *fakeLog) Controls() int   { return len(l.control) }
+func (l *fakeLog) InFlight() int   { return len(l.control) / 2 }
 func (l *fakeLog) MaxMessage() int { return 1 << 20 }
 
 func (l *fakeLog) TakeOver(_ context.Context, node string) (jslog.Epoch, error) {

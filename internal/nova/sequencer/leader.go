@@ -27,7 +27,7 @@ type Log interface {
 	Begun(ctx context.Context) (bool, error)
 	Begin(ctx context.Context) error
 	Chain(node string, replies func(jslog.Reply)) (Chain, error)
-	Controls() int
+	InFlight() int
 	MaxMessage() int
 }
 
@@ -50,7 +50,7 @@ func (l jetStream) Chain(node string, replies func(jslog.Reply)) (Chain, error) 
 type Options struct {
 	// Node names this leader's process in the log; it must be another one after each start.
 	Node string
-	// Window is how many frames may be in flight; default 32, at most half the log's control subjects on replicas.
+	// Window is how many frames may be in flight; default 32, and at most what the log allows.
 	Window int
 	// AckTimeout is how long the log may take for one frame; default 5 s.
 	AckTimeout time.Duration
@@ -90,11 +90,8 @@ const DefaultMaxBytes = 64 << 20
 // DefaultWindowBytes bounds the frames that one leader has in flight. What comes newly waits for as much.
 const DefaultWindowBytes = 2 << 20
 
-func (o Options) withDefaults(controls int) Options {
+func (o Options) withDefaults() Options {
 	o.Window = cmp.Or(o.Window, jslog.DefaultWindow)
-	if controls > 1 {
-		o.Window = min(o.Window, controls/2)
-	}
 	o.AckTimeout = cmp.Or(o.AckTimeout, 5*time.Second)
 	o.RecoverTimeout = cmp.Or(o.RecoverTimeout, 20*time.Second)
 	o.MaxBytes = cmp.Or(o.MaxBytes, DefaultMaxBytes)
@@ -155,6 +152,7 @@ type Leader struct {
 
 	// The rest is the loop's own.
 	epoch     jslog.Epoch
+	window    int
 	slot      int
 	last      uint64 // the sequence that the log's last message has after all that was sent
 	nextID    uint64
@@ -188,7 +186,7 @@ func Start(ctx context.Context, log Log, o Options) (*Leader, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	l := &Leader{log: log, o: o.withDefaults(log.Controls()), wake: make(chan struct{}, 1), ended: make(chan struct{}), nextID: 1}
+	l := &Leader{log: log, o: o.withDefaults(), wake: make(chan struct{}, 1), ended: make(chan struct{}), nextID: 1}
 	l.bytes, l.shots = semaphore.NewWeighted(int64(l.o.MaxBytes-l.o.shots())), semaphore.NewWeighted(int64(l.o.shots()))
 	l.limit = frameLimit(log.MaxMessage())
 	var err error

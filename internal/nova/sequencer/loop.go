@@ -290,7 +290,7 @@ func (l *Leader) send() (sent bool) {
 	for _, k := range l.pending {
 		flying += k.size
 	}
-	for len(l.unsent) > 0 && len(l.pending) < l.o.Window && l.troubled == nil {
+	for len(l.unsent) > 0 && len(l.pending) < l.window && l.troubled == nil {
 		if flying += l.unsent[0].size; flying > l.o.WindowBytes && len(l.pending) > 0 {
 			break
 		}

@@ -43,6 +43,9 @@ func (l *Leader) lead(ctx context.Context) (frame.State, error) {
 		return frame.State{}, fmt.Errorf("opening frame: %w", r.Err)
 	}
 	l.epoch, l.slot, l.last = epoch, 0, r.Seq
+	if l.window = l.o.Window; l.log.InFlight() > 0 {
+		l.window = min(l.window, l.log.InFlight())
+	}
 	return state, nil
 }
 

@@ -22,6 +22,7 @@ func All() []modelcheck.Case {
 		markerModels(),
 		appendModels(),
 		fenceModels(),
+		logStartModels(),
 	)
 }
 
@@ -39,5 +40,6 @@ func Mutations() []modelcheck.Mutation {
 		markerMutations(),
 		appendMutations(),
 		fenceMutations(),
+		logStartMutations(),
 	)
 }

@@ -200,23 +200,25 @@ func checkAppend(addr, token string, records []Record) error {
 }
 
 func checkRecords(records []Record) error {
-	if n := len(records); n == 0 || n > nova.MaxBatchRecords {
-		return &InvalidError{Err: fmt.Errorf("a batch has 1 to %d records, not %d", nova.MaxBatchRecords, n)}
-	}
-	if n := bytesOf(records); n > nova.MaxBatchBytes {
-		return &InvalidError{Err: fmt.Errorf("the batch counts for %d bytes, at most %d are allowed", n, nova.MaxBatchBytes)}
+	if err := nova.CheckSizes(len(records), bytesOf(records), nova.MaxBatchBytes); err != nil {
+		return invalid(err)
 	}
 	return nil
 }
 
-// bytesOf is what records count for in limits; the server counts alike.
+// Bytes is what the record counts for in the limits of batches: 8, two for each header, and the lengths of all its parts.
+func (r *Record) Bytes() int {
+	n := nova.RecordBytes + len(r.Body)
+	for i := range r.Headers {
+		n += nova.HeaderBytes + len(r.Headers[i].Name) + len(r.Headers[i].Value)
+	}
+	return n
+}
+
 func bytesOf(records []Record) int {
 	n := 0
 	for i := range records {
-		n += 8 + len(records[i].Body)
-		for j := range records[i].Headers {
-			n += 2 + len(records[i].Headers[j].Name) + len(records[i].Headers[j].Value)
-		}
+		n += records[i].Bytes()
 	}
 	return n
 }

@@ -65,7 +65,7 @@ func (c *Client) Read(ctx context.Context, addr string, o ReadOptions) iter.Seq2
 				yield(SequencedRecord{}, fmt.Errorf("read %s: %w", addr, readError(err)))
 				return
 			}
-			pause := pauseOf(attempt)
+			pause := pauseOf(attempt, maxReadPause)
 			if o.Retrying != nil {
 				o.Retrying(readError(err), pause)
 			}
@@ -77,9 +77,12 @@ func (c *Client) Read(ctx context.Context, addr string, o ReadOptions) iter.Seq2
 	}
 }
 
-// pauseOf is how long to wait before another attempt, which grows to about 5 s.
-func pauseOf(attempt int) time.Duration {
-	d := min(10*time.Millisecond<<min(attempt, 12), 5*time.Second)
+// maxReadPause bounds the pauses of a read.
+const maxReadPause = 5 * time.Second
+
+// pauseOf is how long to wait before another attempt, which grows to about the most.
+func pauseOf(attempt int, most time.Duration) time.Duration {
+	d := min(10*time.Millisecond<<min(attempt, 12), most)
 	return d/2 + rand.N(d/2+1)
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"time"
 
 	"connectrpc.com/connect"
@@ -87,7 +86,7 @@ func (p *Producer) run(c *connection) {
 			attempt = 0 // a connection that settled nothing is no progress
 		}
 		for c = nil; c == nil; attempt++ {
-			if !p.pause(attempt) {
+			if !pauseFor(p.ctx, pauseOf(attempt, p.o.maxPause)) {
 				p.end(context.Cause(p.ctx))
 				return
 			}
@@ -96,19 +95,6 @@ func (p *Producer) run(c *connection) {
 				return
 			}
 		}
-	}
-}
-
-// pause waits before the next attempt to connect; false when the producer ends.
-func (p *Producer) pause(attempt int) bool {
-	d := min(10*time.Millisecond<<min(attempt, 12), p.o.maxPause)
-	t := time.NewTimer(d/2 + rand.N(d/2+1))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-p.ctx.Done():
-		return false
 	}
 }
 

@@ -35,8 +35,8 @@ type problem struct {
 }
 
 const (
-	outcomeNothing = "nothing_written"
-	outcomeUnknown = "unknown"
+	outcomeNothing = nova.OutcomeIsNothing
+	outcomeUnknown = nova.OutcomeIsUnknown
 )
 
 // problemOf names an error. What no client can act on is internal, and its text stays in the log.

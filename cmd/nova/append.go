@@ -164,7 +164,7 @@ func (a *appending) matching(ctx context.Context, next uint64) error {
 func (a *appending) batch(held *client.Record) (batch []client.Record, more *client.Record, err error) {
 	size := 0
 	if held != nil {
-		batch, size = append(batch, *held), recordBytes(*held)
+		batch, size = append(batch, *held), held.Bytes()
 	}
 	for {
 		rec, err := a.in.next()
@@ -174,7 +174,7 @@ func (a *appending) batch(held *client.Record) (batch []client.Record, more *cli
 		case err != nil:
 			return nil, nil, err
 		}
-		if size += recordBytes(rec); len(batch) == nova.MaxBatchRecords || size > nova.MaxBatchBytes {
+		if size += rec.Bytes(); len(batch) == nova.MaxBatchRecords || size > nova.MaxBatchBytes {
 			return batch, &rec, nil
 		}
 		batch = append(batch, rec)

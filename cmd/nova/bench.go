@@ -104,7 +104,7 @@ func (f *benchFlags) validate() error {
 	switch {
 	case f.batches < 1 || f.per < 1 || f.flight < 1 || f.size < 0 || f.duration <= 0:
 		return usageError("", "--batches, --per-batch, --in-flight and --duration are more than 0, and --size is not less")
-	case f.per > nova.MaxBatchRecords || f.per*(f.size+8) > nova.MaxBatchBytes:
+	case f.per > nova.MaxBatchRecords || f.per*(f.size+nova.RecordBytes) > nova.MaxBatchBytes:
 		return usageError("", "a batch has at most %d records and %d bytes, and each record counts for 8 more than its size", nova.MaxBatchRecords, nova.MaxBatchBytes)
 	}
 	return nil

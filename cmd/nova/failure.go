@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/typedfold/fold/client"
+	"github.com/typedfold/fold/internal/nova"
 )
 
 // The exit codes of every verb.
@@ -92,8 +93,8 @@ func notSent(err error) bool {
 
 // Outcomes of a write that failed.
 const (
-	outcomeNothing = "nothing_written"
-	outcomeUnknown = "unknown"
+	outcomeNothing = nova.OutcomeIsNothing
+	outcomeUnknown = nova.OutcomeIsUnknown
 )
 
 // failure is an error as scripts read it.

@@ -70,8 +70,8 @@ func (r *recordReader) next() (client.Record, error) {
 	}
 	r.lines++
 	rec, err := parseRecord(text, r.format)
-	if err == nil && recordBytes(rec) > nova.MaxBatchBytes {
-		err = fmt.Errorf("the record counts for %d bytes, at most %d are allowed", recordBytes(rec), nova.MaxBatchBytes)
+	if err == nil && rec.Bytes() > nova.MaxBatchBytes {
+		err = fmt.Errorf("the record counts for %d bytes, at most %d are allowed", rec.Bytes(), nova.MaxBatchBytes)
 	}
 	if err != nil {
 		return client.Record{}, fmt.Errorf("line %d: %w", r.lines, err)
@@ -118,15 +118,6 @@ func parseRecord(text []byte, format string) (rec client.Record, err error) {
 		rec.Body = text
 	}
 	return rec, err
-}
-
-// recordBytes is what a record counts for in limits.
-func recordBytes(rec client.Record) int {
-	n := 8 + len(rec.Body)
-	for i := range rec.Headers {
-		n += 2 + len(rec.Headers[i].Name) + len(rec.Headers[i].Value)
-	}
-	return n
 }
 
 // appendRecord adds a record as a line of the format.

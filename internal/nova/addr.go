@@ -19,6 +19,12 @@ const (
 // ErrInvalid is input that no retry makes valid; every error of this package matches it.
 var ErrInvalid = errors.New("invalid argument")
 
+// Outcomes of a write that failed, in JSON.
+const (
+	OutcomeIsNothing = "nothing_written"
+	OutcomeIsUnknown = "unknown"
+)
+
 // What errors begin with that say what came of a write.
 const (
 	NothingWritten = "nothing was written"

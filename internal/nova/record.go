@@ -18,11 +18,17 @@ type Record struct {
 	Timestamp int64
 }
 
+// What a record, and each of its headers, count for in limits beside the lengths of their parts, in bytes.
+const (
+	RecordBytes = 8
+	HeaderBytes = 2
+)
+
 // Bytes is what the record counts for in limits: 8, two for each header, and the lengths of all its parts.
 func (r *Record) Bytes() int {
-	n := 8 + len(r.Body)
+	n := RecordBytes + len(r.Body)
 	for i := range r.Headers {
-		n += 2 + len(r.Headers[i].Name) + len(r.Headers[i].Value)
+		n += HeaderBytes + len(r.Headers[i].Name) + len(r.Headers[i].Value)
 	}
 	return n
 }
@@ -38,10 +44,15 @@ func BatchBytes(records []Record) int {
 
 // CheckBatch checks the size of a batch: 1 to 1,000 records, of at most maxBytes together.
 func CheckBatch(records []Record, maxBytes int) error {
-	if len(records) == 0 || len(records) > MaxBatchRecords {
-		return fmt.Errorf("%w: a batch has 1 to %d records, not %d", ErrInvalid, MaxBatchRecords, len(records))
+	return CheckSizes(len(records), BatchBytes(records), maxBytes)
+}
+
+// CheckSizes checks a batch of so many records that counts for n bytes, as CheckBatch does.
+func CheckSizes(records, n, maxBytes int) error {
+	if records == 0 || records > MaxBatchRecords {
+		return fmt.Errorf("%w: a batch has 1 to %d records, not %d", ErrInvalid, MaxBatchRecords, records)
 	}
-	if n := BatchBytes(records); n > maxBytes {
+	if n > maxBytes {
 		return fmt.Errorf("%w: the batch counts for %d bytes, at most %d are allowed", ErrInvalid, n, maxBytes)
 	}
 	return nil

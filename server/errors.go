@@ -96,6 +96,8 @@ func problemOf(err error) problem {
 			code: connect.CodeUnavailable, status: http.StatusServiceUnavailable, name: "unavailable", text: away.Error(),
 			detail: &novav1.NothingWritten{}, outcome: outcomeNothing,
 		}
+	case errors.Is(err, jslog.ErrNewborn):
+		return problem{code: connect.CodeUnavailable, status: http.StatusServiceUnavailable, name: "unavailable", text: err.Error()}
 	case awayFromLog(err):
 		return problem{code: connect.CodeUnavailable, status: http.StatusServiceUnavailable, name: "unavailable", text: "the log can't be reached"}
 	case errors.Is(err, context.Canceled):

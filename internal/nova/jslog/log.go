@@ -26,6 +26,9 @@ var (
 	ErrExists = errors.New("stream exists already")
 	// ErrDamaged: the stream's messages are not what its servers leave; its numbers can't be continued.
 	ErrDamaged = errors.New("stream damaged")
+	// ErrNewborn: the stream is being created, or its creation was cut off before its first frame. The next who leads it
+	// finishes that.
+	ErrNewborn = errors.New("the stream has no first frame yet")
 	// ErrRefused: the log refused a message because of what it expected; nothing of it is stored.
 	ErrRefused = errors.New("refused by the log")
 )

@@ -90,9 +90,3 @@ func FrameAt(ctx context.Context, l Log, unixMilli int64) (uint64, error) {
 	e, err := search(ctx, l, b, func(f frame.State) bool { return f.Timestamp < unixMilli })
 	return e.seq, err
 }
-
-// Span are the log sequences of the first and the last frame.
-func Span(ctx context.Context, l Log) (first, last uint64, err error) {
-	b, err := boundsOf(ctx, l)
-	return b.first.seq, b.last.seq, err
-}

@@ -69,6 +69,7 @@ type Log interface {
 	Last(ctx context.Context) (jslog.Stored, error)
 	From(ctx context.Context, seq uint64) (jslog.Stored, error)
 	Frames(ctx context.Context, seq uint64) (*jslog.Frames, error)
+	Begun(ctx context.Context) (bool, error)
 }
 
 // Bounds are the first record that is kept, and the tail.
@@ -100,6 +101,13 @@ func boundsOf(ctx context.Context, l Log) (b bounds, err error) {
 		return b, err
 	}
 	if first.Seq == 0 || last.Seq == 0 {
+		begun, err := l.Begun(ctx)
+		switch {
+		case err != nil:
+			return b, err
+		case !begun:
+			return b, jslog.ErrNewborn
+		}
 		return b, fmt.Errorf("%w: it has no frame", jslog.ErrDamaged)
 	}
 	b.first.seq = first.Seq

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/typedfold/fold/client"
-	"github.com/typedfold/fold/internal/nova"
 )
 
 // appended is what an append has done.
@@ -61,6 +60,7 @@ type appendFlags struct {
 	match         uint64
 	token         string
 	linger        time.Duration
+	lingers       bool // linger was given
 	format, input string
 }
 
@@ -73,7 +73,8 @@ func (p *program) appendVerb() *cobra.Command {
 
 Plain records are appended at least once: what has no answer when the connection is lost is sent again. With --match-seq-num
 the first record must get that number, each one after it the next, and nothing is sent twice: the input is cut into
-batches of at most 1,000 records and 1 MiB, each of which is appended whole or not at all, after the one before it.`,
+batches of 1,000 records or 1 MiB, each of which is appended whole or not at all, after the one before it. A batch is sent
+when it is full or the input ends; with --linger also after that time, for an input that goes on and has pauses.`,
 		Args: exactly(1, addrIs),
 		RunE: func(c *cobra.Command, args []string) error {
 			cl, err := f.client(p)
@@ -97,6 +98,7 @@ batches of at most 1,000 records and 1 MiB, each of which is appended whole or n
 			}
 			told := &progress{to: p.err, every: p.progressAfter}
 			stop := told.start()
+			f.lingers = c.Flags().Changed("linger")
 			a := appending{c: cl, addr: args[0], f: f, in: newRecordReader(in, f.format), told: told}
 			if c.Flags().Changed("match-seq-num") {
 				err = a.matching(c.Context(), f.match)
@@ -114,7 +116,7 @@ batches of at most 1,000 records and 1 MiB, each of which is appended whole or n
 	f.add(c)
 	c.Flags().Uint64Var(&f.match, "match-seq-num", 0, "the `number` that the first record must get")
 	c.Flags().StringVar(&f.token, "fencing-token", "", "the fencing `token` to present")
-	c.Flags().DurationVar(&f.linger, "linger", 5*time.Millisecond, "how long a record waits for others to be sent with it")
+	c.Flags().DurationVar(&f.linger, "linger", 5*time.Millisecond, "how long a record waits for others to be sent with it; with --match-seq-num until the batch is full or the input ends, unless it is given")
 	c.Flags().StringVar(&f.format, "format", formatText, formatHelp)
 	c.Flags().StringVarP(&f.input, "input", "i", "", "`file` to read instead of the standard input")
 	return c
@@ -133,20 +135,20 @@ type appending struct {
 // matching appends batch after batch, each at the number that the one before it ends with.
 func (a *appending) matching(ctx context.Context, next uint64) error {
 	view := a.c.Presenting(a.f.token)
-	var held *client.Record // the first record of the next batch
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	b := batcher{in: readAll(reading, a.in), linger: a.f.linger, lingers: a.f.lingers}
 	for {
-		batch, more, err := a.batch(held)
-		if err != nil {
+		batch, err := b.next(ctx)
+		switch {
+		case err != nil:
 			return err
-		}
-		if held = more; len(batch) == 0 {
-			if a.done.Records == 0 {
-				return usageError("", "the input has no record, so there is nothing to append at %d", next)
-			}
-			return nil
-		}
-		if ctx.Err() != nil {
+		case ctx.Err() != nil:
 			return errInterrupted
+		case len(batch) == 0 && a.done.Records == 0:
+			return usageError("", "the input has no record, so there is nothing to append at %d", next)
+		case len(batch) == 0:
+			return nil
 		}
 		r, err := view.AppendMatch(ctx, a.addr, next, batch...)
 		if err != nil {
@@ -154,30 +156,7 @@ func (a *appending) matching(ctx context.Context, next uint64) error {
 		}
 		a.done.add(uint64(len(batch)), r)
 		a.told.count(uint64(len(batch)))
-		if next = r.End.SeqNum; held == nil {
-			return nil
-		}
-	}
-}
-
-// batch reads records until a batch is full or the input ends; more is the one that has no room in it any more.
-func (a *appending) batch(held *client.Record) (batch []client.Record, more *client.Record, err error) {
-	size := 0
-	if held != nil {
-		batch, size = append(batch, *held), held.Bytes()
-	}
-	for {
-		rec, err := a.in.next()
-		switch {
-		case errors.Is(err, io.EOF):
-			return batch, nil, nil
-		case err != nil:
-			return nil, nil, err
-		}
-		if size += rec.Bytes(); len(batch) == nova.MaxBatchRecords || size > nova.MaxBatchBytes {
-			return batch, &rec, nil
-		}
-		batch = append(batch, rec)
+		next = r.End.SeqNum
 	}
 }
 
@@ -226,30 +205,12 @@ const maxTickets = 16 << 10
 
 // submit stages what is read, until the input ends, or ctx does. A read of the input that hangs then is left alone.
 func (a *appending) submit(ctx context.Context, p *client.Producer, tickets chan<- *client.Ticket) error {
-	input := make(chan client.Record, 256)
-	var readErr error
-	go func() {
-		defer close(input)
-		for {
-			rec, err := a.in.next()
-			if err != nil {
-				if !errors.Is(err, io.EOF) {
-					readErr = err
-				}
-				return
-			}
-			select {
-			case input <- rec:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
+	in := readAll(ctx, a.in)
 	for {
 		select {
-		case rec, ok := <-input:
+		case rec, ok := <-in.records:
 			if !ok {
-				return readErr
+				return in.err
 			}
 			select {
 			case tickets <- p.Submit(ctx, rec):

@@ -49,7 +49,7 @@ func codeOf(err error) int {
 		return coded.code
 	case errors.As(err, &seq), errors.Is(err, client.ErrFencedOut):
 		return exitLost
-	case errors.As(err, &bad):
+	case errors.As(err, &bad), errors.As(err, new(*inputError)):
 		if part := new(partialError); errors.As(err, &part) && part.done.Records > 0 {
 			return exitFailed // exitUsage says that nothing was changed
 		}
@@ -134,7 +134,7 @@ func failureOf(err error, code int) failure {
 		f.First, f.Tail = new(positionOf(outside.First)), new(positionOf(outside.Tail))
 	case errors.Is(err, client.ErrOutcomeUnknown):
 		f.Outcome = outcomeUnknown
-	case errors.Is(err, client.ErrUnavailable):
+	case errors.Is(err, client.ErrUnavailable), code == exitUsage && errors.As(err, &part):
 		f.Outcome = outcomeNothing
 	}
 	if errors.As(err, &part) && part.done.Records > 0 {

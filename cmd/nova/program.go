@@ -9,6 +9,7 @@ import (
 	"io"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -106,8 +107,11 @@ func (p *program) fail(err error, code int) {
 		return
 	}
 	fmt.Fprintf(p.err, "nova: %s\n", f.Error)
-	if f.Appended != nil {
+	switch {
+	case f.Appended != nil:
 		fmt.Fprintf(p.err, "before that: %v\n", f.Appended)
+	case errors.As(err, new(*partialError)) && f.Outcome == outcomeNothing && !strings.Contains(f.Error, "nothing was "):
+		fmt.Fprintf(p.err, "nothing was appended\n")
 	}
 	if f.Hint != "" {
 		fmt.Fprintf(p.err, "hint: %s\n", f.Hint)

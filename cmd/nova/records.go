@@ -59,11 +59,23 @@ const maxLine = 2 * nova.MaxBatchBytes
 
 var errLineTooLong = fmt.Errorf("the line has more than %d bytes; a batch has at most %d", maxLine, nova.MaxBatchBytes)
 
-// next is the next record; io.EOF after the last one. The record is the caller's.
+// inputError is a line that is no record.
+type inputError struct {
+	line uint64
+	err  error
+}
+
+func (e *inputError) Error() string { return fmt.Sprintf("line %d: %v", e.line, e.err) }
+func (e *inputError) Unwrap() error { return e.err }
+
+// next is the next record; io.EOF after the last one. The record is the caller's. A line that is none is an *inputError.
 func (r *recordReader) next() (client.Record, error) {
 	text, err := r.line()
 	if err != nil {
-		if !errors.Is(err, io.EOF) {
+		switch {
+		case errors.Is(err, errLineTooLong):
+			err = &inputError{r.lines + 1, err}
+		case !errors.Is(err, io.EOF):
 			err = fmt.Errorf("line %d: %w", r.lines+1, err)
 		}
 		return client.Record{}, err
@@ -74,7 +86,7 @@ func (r *recordReader) next() (client.Record, error) {
 		err = fmt.Errorf("the record counts for %d bytes, at most %d are allowed", rec.Bytes(), nova.MaxBatchBytes)
 	}
 	if err != nil {
-		return client.Record{}, fmt.Errorf("line %d: %w", r.lines, err)
+		return client.Record{}, &inputError{r.lines, err}
 	}
 	return rec, nil
 }

@@ -125,9 +125,18 @@ func TestAppendMatch(t *testing.T) {
 	// Big records: as many in a batch as have room.
 	big := strings.Repeat(strings.Repeat("x", 400_000)+"\n", 5)
 	holds(t, w.ok(t, big, "append", addr, "--match-seq-num", "2504"), "5 records appended, 2504 to 2508")
-	f := w.fails(t, exitFailed, "fine\n"+strings.Repeat("x", 1<<20)+"\n", "append", addr, "--match-seq-num", "2509")
+	f := w.fails(t, exitUsage, "fine\n"+strings.Repeat("x", 1<<20)+"\n", "append", addr, "--match-seq-num", "2509")
 	holds(t, f.Error, "line 2", "1048584 bytes")
-	w.fails(t, exitFailed, strings.Repeat("x", 3<<20), "append", addr)
+	if f.Outcome != outcomeNothing || f.Appended != nil {
+		t.Errorf("nothing was appended: %+v", f)
+	}
+	w.fails(t, exitUsage, strings.Repeat("x", 3<<20), "append", addr)
+	// What goes wrong behind whole batches is no mistake of the command any more.
+	r := w.run(t, strings.Repeat("y\n", 1001)+strings.Repeat("x", 1<<20)+"\n", "append", addr, "--match-seq-num", "2509")
+	if r.code != exitFailed || strings.Contains(r.err, "nothing was") {
+		t.Errorf("code %d: %s", r.code, r.err)
+	}
+	holds(t, r.err, "line 1002", "before that: 1000 records appended, 2509 to 3508")
 }
 
 func TestFormats(t *testing.T) {
@@ -158,8 +167,12 @@ func TestFormats(t *testing.T) {
 		t.Errorf("the copy is %q, not %q", a, b)
 	}
 	for format, in := range map[string]string{formatJSON: `{"body":"AA==","bdy":1}`, formatBase64: "?"} {
-		f := w.fails(t, exitFailed, in+"\n", "append", addr, "--format", format)
+		f := w.fails(t, exitUsage, in+"\n", "append", addr, "--format", format)
 		holds(t, f.Error, "line 1")
+		if f.Outcome != outcomeNothing {
+			t.Errorf("%+v", f)
+		}
+		holds(t, w.run(t, in+"\n", "append", addr, "--format", format).err, "nothing was appended\n")
 	}
 	f := w.fails(t, exitFailed, "{\"body\":\"AA==\"}\nnonsense\n", "append", copied, "--format", "json")
 	if f.Appended == nil || f.Appended.Records != 1 {
@@ -242,6 +255,36 @@ func TestAppendOfAnOpenInput(t *testing.T) {
 		t.Errorf("code %d: %s%s", code, &a.out, &a.err)
 	}
 	holds(t, a.err.String(), "interrupted", "before that: 2 records appended, 3 to 4")
+}
+
+// TestMatchOfAnOpenInput: a batch that is not full waits for the input's end, or with --linger so long; and a signal ends it
+// while the input has nothing.
+func TestMatchOfAnOpenInput(t *testing.T) {
+	w := serve(t)
+	w.ok(t, "", "create", addr)
+	r, in := io.Pipe()
+	defer in.Close()
+	a := start(t, w.env, r, "append", addr, "--match-seq-num", "0", "--linger", "1ms")
+	for i := range 3 {
+		if _, err := fmt.Fprintln(in, i); err != nil {
+			t.Fatal(err)
+		}
+		want := strings.Join([]string{"0\n", "1\n", "2\n"}[:i+1], "")
+		eventually(t, "appended", func() bool { return w.ok(t, "", "read", addr) == want })
+	}
+	if code := a.end(t); code != exitFailed {
+		t.Errorf("code %d: %s%s", code, &a.out, &a.err)
+	}
+	holds(t, a.err.String(), "interrupted", "before that: 3 records appended, 0 to 2")
+	r, in2 := io.Pipe()
+	defer in2.Close()
+	a = start(t, w.env, r, "append", addr, "--match-seq-num", "3")
+	if _, err := fmt.Fprintln(in2, "kept back"); err != nil {
+		t.Fatal(err)
+	}
+	if code := a.end(t); code != exitFailed || strings.Contains(a.err.String(), "before that") {
+		t.Errorf("code %d: %s%s", code, &a.out, &a.err)
+	}
 }
 
 func TestBench(t *testing.T) {

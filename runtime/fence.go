@@ -72,6 +72,9 @@ func (e *FencedError) Is(target error) bool { return target == ErrFencedOut }
 
 // Hint says what a person can do.
 func (e *FencedError) Hint() string {
+	if e.Installed == "" {
+		return "nobody owns the bucket; to own it, pick a fresh token, install it with fold.Fence, and write with fold.WithFencingToken of it"
+	}
 	return "another writer has taken over; to take over from it, pick a fresh token, install it with fold.Fence, and write with fold.WithFencingToken of it"
 }
 

@@ -415,7 +415,7 @@ func TestFoldPassesFencesOver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if rev, err = w.Update(ctx, route("t", "a", "2"), rev); err != nil {
+		if _, err := w.Update(ctx, route("t", "a", "2"), rev); err != nil {
 			t.Fatal(err)
 		}
 		tail := fenced(t, l.bucket, "a")

@@ -161,3 +161,8 @@ func (e *MatchError) Error() string {
 }
 
 func (e *MatchError) Is(target error) bool { return target == ErrConflict }
+
+// Hint says what a person can do.
+func (e *MatchError) Hint() string {
+	return "read what was written since and decide anew; in a bucket that was fenced it may be no row at all, but what a writer that was locked out left with its refused write"
+}

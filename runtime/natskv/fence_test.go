@@ -137,11 +137,11 @@ func TestFenceOverADomain(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := end.Rank() - 63
-	v, err := b.Create(bounded(t), "k", []byte("1"), kv.PutOptions{Fence: at})
-	if err != nil {
+	if _, err := b.Create(bounded(t), "k", []byte("1"), kv.PutOptions{Fence: at}); err != nil {
 		t.Fatal(err)
 	}
-	if v, err = b.Put(bounded(t), "k", []byte("2"), kv.PutOptions{Fence: at}); err != nil {
+	v, err := b.Put(bounded(t), "k", []byte("2"), kv.PutOptions{Fence: at})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.InstallFence(bounded(t), "b"); err != nil {

@@ -7,7 +7,8 @@ import (
 
 // Sentinels; typed errors below match them.
 var (
-	// ErrFencedOut: another writer owns the stream. Only another Fence changes that, so don't try again.
+	// ErrFencedOut: another writer owns the stream, or none does and a token was presented. Only another Fence changes that, so don't
+	// try again.
 	ErrFencedOut = errors.New("fenced out")
 	// ErrOutcomeUnknown: the write may have happened.
 	ErrOutcomeUnknown = errors.New("outcome unknown")

@@ -21,7 +21,7 @@ type FenceError struct {
 func (e *FenceError) Error() string {
 	text := fmt.Sprintf("fenced out: the installed token is %q", e.Installed)
 	if e.Installed == "" {
-		text = "fenced out: no token is installed"
+		text = "fenced out: no token is installed, and one was presented; Fence installs it"
 	}
 	if e.Resent {
 		text += "; the batch was resent, and an earlier attempt may have been appended"

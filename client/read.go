@@ -22,11 +22,12 @@ type SequencedRecord struct {
 	Timestamp int64
 }
 
-// ReadOptions say where a read begins and ends. The zero value reads everything, from record 0 to the tail.
+// ReadOptions say where a read begins and ends. The zero value reads everything, from record 0 to the tail; where records were
+// removed from the beginning, by Trim or by retention, that is a *RangeError unless Clamp is set.
 type ReadOptions struct {
 	// SeqNum is the first record, unless TailOffset or Since is set.
 	SeqNum uint64
-	// TailOffset begins so many records before the tail; Since begins with the first record that is not older.
+	// TailOffset begins so many records before the tail, or with the first one that is kept; Since begins with the first record that is not older.
 	TailOffset *uint64
 	Since      time.Time
 	// Limit is the most records; 0 is all.

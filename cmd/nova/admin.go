@@ -14,6 +14,14 @@ import (
 	"github.com/typedfold/fold/client"
 )
 
+// unknownHint says what to do about a write that may have happened.
+func unknownHint(err error, hint string) error {
+	if errors.Is(err, client.ErrOutcomeUnknown) {
+		return &codeError{code: exitUnreachable, err: err, hint: hint}
+	}
+	return err
+}
+
 const addrIs = "an address, nova://namespace/stream"
 
 // streamFacts are what is told of a stream.
@@ -68,7 +76,7 @@ func (p *program) createVerb() *cobra.Command {
 				err = nil
 			}
 			if err != nil {
-				return err
+				return unknownHint(err, "create it again with --if-absent")
 			}
 			p.print(struct {
 				Addr    string `json:"addr"`
@@ -218,7 +226,7 @@ func (p *program) rmVerb() *cobra.Command {
 				return err
 			}
 			if err := cl.DeleteStream(c.Context(), args[0]); err != nil {
-				return err
+				return unknownHint(err, "remove it again: where it is gone already, there is no such stream")
 			}
 			p.print(struct {
 				Addr string `json:"addr"`
@@ -246,8 +254,11 @@ func (p *program) trimVerb() *cobra.Command {
 				return usageError("", "%q is no sequence number", args[1])
 			}
 			first, err := cl.Trim(c.Context(), args[0], before)
+			if outside := new(client.RangeError); errors.As(err, &outside) {
+				return &codeError{code: exitFailed, err: err, hint: fmt.Sprintf("the tail, %d, is the highest number that it takes", outside.Tail.SeqNum)}
+			}
 			if err != nil {
-				return err
+				return unknownHint(err, "trim it again: that changes nothing more")
 			}
 			p.print(struct {
 				Addr  string   `json:"addr"`

@@ -48,6 +48,7 @@ func TestJSONContract(t *testing.T) {
 		{"", "create events"},
 		{"a\nb\n", "append nova://demo/events"},
 		{"", "append nova://demo/events"},
+		{"{\n", "append nova://demo/events --format json"},
 		{"c\n", "append nova://demo/events --match-seq-num 2"},
 		{"d\n", "append nova://demo/events --match-seq-num 2"},
 		{`{"body":"AAEK","headers":[{"name":"k","value":"dg=="}]}` + "\n", "append nova://demo/events --format json --match-seq-num 3"},

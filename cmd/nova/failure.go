@@ -145,11 +145,26 @@ func failureOf(err error, code int) failure {
 
 // hintOf is what a person can do about an error; "" when there is nothing to say.
 func hintOf(err error) string {
+	const longer = "a longer --timeout waits longer"
+	hint := hintOfKind(err)
+	late := errors.As(err, new(*timeoutError)) || connect.CodeOf(err) == connect.CodeDeadlineExceeded ||
+		errors.Is(err, client.ErrUnavailable) && errors.Is(err, context.DeadlineExceeded)
+	switch {
+	case !late:
+		return hint
+	case hint == "":
+		return longer
+	}
+	return hint + "; " + longer
+}
+
+func hintOfKind(err error) string {
 	var h interface{ Hint() string }
 	if errors.As(err, &h) {
 		return h.Hint()
 	}
 	var seq *client.SequenceError
+	var fenced *client.FenceError
 	var said *client.ServerError
 	switch {
 	case errors.As(err, new(x509.UnknownAuthorityError)):
@@ -162,10 +177,14 @@ func hintOf(err error) string {
 		return "the server does not speak TLS: its URL begins with http://"
 	case errors.As(err, &seq) && !seq.Resent:
 		return fmt.Sprintf("others wrote meanwhile: read what they wrote, and try again with --match-seq-num %d", seq.Tail.SeqNum)
+	case errors.As(err, &fenced) && fenced.Installed == "":
+		return "nobody owns the stream; nova fence installs your token, and without --fencing-token you append as long as there is none"
 	case errors.Is(err, client.ErrFencedOut):
 		return "another writer owns the stream; nova token says which token stands, and nova fence with a fresh one takes over"
 	case errors.Is(err, client.ErrNotFound):
 		return "nova ls lists the streams, nova create makes one"
+	case strings.Contains(err.Error(), "not supported in non-clustered mode"): // the log's words, which have no type
+		return "copies need a cluster: nova serve --nats"
 	case errors.As(err, &said) && said.Code == connect.CodeUnauthenticated.String():
 		return "give the bearer token by --token-file or NOVA_TOKEN"
 	case errors.As(err, &said) && said.Code == connect.CodePermissionDenied.String():

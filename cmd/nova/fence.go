@@ -1,13 +1,10 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
-
-	"github.com/typedfold/fold/client"
 )
 
 func (p *program) fenceVerb() *cobra.Command {
@@ -26,11 +23,8 @@ func (p *program) fenceVerb() *cobra.Command {
 				token = args[1]
 			}
 			tail, err := cl.Fence(c.Context(), args[0], token)
-			if errors.Is(err, client.ErrOutcomeUnknown) {
-				return &codeError{code: exitUnreachable, err: err, hint: "fence again with the same token: if it is installed, nothing changes"}
-			}
 			if err != nil {
-				return err
+				return unknownHint(err, "fence again with the same token: if it is installed, nothing changes")
 			}
 			p.print(struct {
 				Addr         string   `json:"addr"`

@@ -21,7 +21,7 @@ func TestABenchThatAppendsNothing(t *testing.T) {
 // TestReplicasOfOneServer: what the log's server can't hold is a mistake of the command.
 func TestReplicasOfOneServer(t *testing.T) {
 	w := serve(t)
-	if f := w.fails(t, exitUsage, "", "create", addr, "--replicas", "3"); f.Outcome != "" || !strings.Contains(f.Error, "not supported") {
+	if f := w.fails(t, exitUsage, "", "create", addr, "--replicas", "3"); f.Outcome != "" || !strings.Contains(f.Error, "not supported") || !strings.Contains(f.Hint, "nova serve --nats") {
 		t.Errorf("%+v", f)
 	}
 }

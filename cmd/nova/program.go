@@ -9,6 +9,7 @@ import (
 	"io"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -78,11 +79,29 @@ func (p *program) root() *cobra.Command {
 	root.SetOut(p.out)
 	root.SetErr(p.err)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usageError("see "+c.CommandPath()+" --help", "%w", err)
+		return usageError("see "+c.CommandPath()+" --help", "%s", flagText(err))
 	})
 	root.AddCommand(p.serveVerb(), p.createVerb(), p.lsVerb(), p.describeVerb(), p.rmVerb(), p.trimVerb(),
 		p.appendVerb(), p.fenceVerb(), p.tokenVerb(), p.readVerb(), p.tailVerb(), p.benchVerb())
 	return root
+}
+
+// flagText is what is wrong with a flag, without the function that found it.
+func flagText(err error) string {
+	bad := new(strconv.NumError)
+	if !errors.As(err, &bad) {
+		return err.Error()
+	}
+	why := "a whole number from 0 on is needed"
+	switch {
+	case bad.Func == "ParseBool":
+		why = "it is true or false"
+	case bad.Func == "ParseInt":
+		why = "a whole number is needed"
+	case errors.Is(bad, strconv.ErrRange):
+		why = "the number is too large"
+	}
+	return strings.Replace(err.Error(), bad.Error(), why, 1)
 }
 
 // exactly is the number of arguments of a verb.
@@ -154,7 +173,6 @@ func (e *timeoutError) Error() string {
 	return fmt.Sprintf("nothing came within %v", e.after)
 }
 func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
-func (e *timeoutError) Hint() string  { return "a longer --timeout waits longer" }
 
 // errInterrupted is a verb that was ended by a signal before it was done.
 var errInterrupted = errors.New("interrupted")

@@ -211,7 +211,21 @@ func TestUsage(t *testing.T) {
 		{"serve", "--log-level", "loud"}, {"serve", "--drain", "0s"}, {"serve", "--sync", "never"}, {"serve", "--nats-listen", "0.0.0.0:4222"},
 		{"serve", "--listen", "0.0.0.0:0"}, {"serve", "--auth", "no/such"}, {"serve", "--tls-cert", "no/such", "--tls-key", "no/such"},
 	} {
-		w.fails(t, exitUsage, "", args...)
+		if f := w.fails(t, exitUsage, "", args...); strings.Contains(f.Error, "strconv") {
+			t.Errorf("%q: %s", args, f.Error)
+		}
+	}
+	for want, args := range map[string][]string{
+		"from 0 on": {"append", addr, "--match-seq-num", "-1"},
+		"too large": {"create", addr, "--replicas", "99999999999"},
+		"a whole":   {"bench", "--size", "x"},
+		"--format":  {"read", addr, "--json", "--format", "text"},
+		"base64":    {"tail", addr, "--json", "--format", "base64"},
+		"true or":   {"ls", "--json=maybe"},
+	} {
+		if r := w.run(t, "", args...); r.code != exitUsage || strings.Contains(r.out+r.err, "strconv") || !strings.Contains(r.out+r.err, want) {
+			t.Errorf("%q: code %d, %s%s", args, r.code, r.out, r.err)
+		}
 	}
 	if r := w.run(t, "", "ls", "--", "x", "--json"); r.code != exitUsage || r.out != "" {
 		t.Errorf("two arguments, one of them --json: code %d, %q", r.code, r.out)
@@ -257,6 +271,9 @@ func TestUnreachable(t *testing.T) {
 		{"token", addr}, {"read", addr}, {"read", addr, "--follow"}, {"tail", addr}, {"trim", addr, "1"}, {"bench"}, {"bench", addr},
 	} {
 		f := w.fails(t, exitUnreachable, "x\n", args...)
+		if r := w.run(t, "x\n", args...); !strings.Contains(r.err, "nothing was ") && args[0] == "append" {
+			t.Errorf("%q: %s", args, r.err)
+		}
 		if f.Outcome != outcomeNothing || !strings.Contains(f.Hint, "NOVA_SERVER") {
 			t.Errorf("%q: %+v", args, f)
 		}

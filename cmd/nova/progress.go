@@ -39,3 +39,23 @@ func (p *progress) start() (stop func()) {
 }
 
 func (p *progress) count(n uint64) { p.records.Add(n) }
+
+// away tells now and then that a read has lost its server. It is used by one goroutine.
+type away struct {
+	to    io.Writer
+	every time.Duration
+	told  time.Time // when it was told last, or the server was lost; zero while it is there
+}
+
+func (a *away) retrying(err error, _ time.Duration) {
+	now := time.Now()
+	switch {
+	case a.told.IsZero():
+		a.told = now
+	case now.Sub(a.told) >= a.every:
+		a.told = now
+		fmt.Fprintf(a.to, "nova: the read goes on when the server is back: %v\n", err)
+	}
+}
+
+func (a *away) back() { a.told = time.Time{} }

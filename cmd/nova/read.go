@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ type readFlags struct {
 	seq, offset, limit uint64
 	since, format      string
 	follow, clamp      bool
+	formatGiven        bool
 }
 
 func (p *program) readVerb() *cobra.Command {
@@ -47,6 +49,7 @@ format is json, and an error is a line of its own, the last one.`,
 					return err
 				}
 			}
+			f.formatGiven = c.Flags().Changed("format")
 			return p.read(c.Context(), f, args[0], o)
 		},
 	}
@@ -68,6 +71,7 @@ func (p *program) tailVerb() *cobra.Command {
 		Short: "Print the last records",
 		Args:  exactly(1, addrIs),
 		RunE: func(c *cobra.Command, args []string) error {
+			f.formatGiven = c.Flags().Changed("format")
 			return p.read(c.Context(), f, args[0], client.ReadOptions{TailOffset: &f.offset, Follow: f.follow, Clamp: true})
 		},
 	}
@@ -100,12 +104,17 @@ func (p *program) read(ctx context.Context, f readFlags, addr string, o client.R
 		return err
 	}
 	if p.json {
+		if f.formatGiven && f.format != formatJSON {
+			return usageError("", "--json prints records as JSON, and --format asks for %s", f.format)
+		}
 		f.format = formatJSON
 	}
 	// A read goes on by itself when the connection is lost, for as long as it takes. So first comes a question that does not.
 	if _, err := cl.Tail(ctx, addr); err != nil {
-		return fmt.Errorf("read %s: %w", addr, err)
+		return fmt.Errorf("read %s: %w", addr, cmp.Or(errors.Unwrap(err), err)) // what was asked first is not of interest
 	}
+	gone := away{to: p.err, every: p.progressAfter}
+	o.Retrying = gone.retrying
 	reading, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	out := bufio.NewWriterSize(p.live, 64<<10)
@@ -117,8 +126,9 @@ func (p *program) read(ctx context.Context, f readFlags, addr string, o client.R
 	var buf []byte
 	for rec, err := range cl.Read(reading, addr, o) {
 		if err != nil {
-			return errors.Join(readFailure(ctx, reading, err, o.Follow), flush(out))
+			return errors.Join(readFailure(ctx, reading, err, o), flush(out))
 		}
+		gone.back()
 		if late != nil {
 			late.Reset(f.timeout)
 		}
@@ -145,14 +155,25 @@ func flush(out interface{ Flush() error }) error {
 }
 
 // readFailure is why a read ended; nil if that is what it was asked to.
-func readFailure(ctx, reading context.Context, err error, follow bool) error {
+func readFailure(ctx, reading context.Context, err error, o client.ReadOptions) error {
+	outside := new(client.RangeError)
 	switch {
-	case ctx.Err() != nil && follow:
+	case ctx.Err() != nil && o.Follow:
 		return nil
 	case ctx.Err() != nil:
 		return errInterrupted
 	case reading.Err() != nil:
 		return fmt.Errorf("read: %w", context.Cause(reading))
+	case errors.As(err, &outside):
+		return &codeError{code: exitFailed, err: err, hint: clampHint(o.SeqNum, outside)}
 	}
 	return err
+}
+
+// clampHint says where a read out of range would begin with --clamp.
+func clampHint(seq uint64, e *client.RangeError) string {
+	if seq > e.Tail.SeqNum {
+		return fmt.Sprintf("--clamp begins at the tail, %d", e.Tail.SeqNum)
+	}
+	return fmt.Sprintf("--clamp begins at %d, the first record that is kept", e.First.SeqNum)
 }

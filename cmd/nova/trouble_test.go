@@ -2,12 +2,14 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 )
 
 const asProgram = "NOVA_TEST_AS_PROGRAM"
@@ -40,12 +42,12 @@ func TestSilentServer(t *testing.T) {
 	}()
 	w := &world{env: map[string]string{"NOVA_SERVER": "http://" + l.Addr().String()}}
 	for outcome, all := range map[string][][]string{
-		outcomeUnknown: {{"append", addr, "--match-seq-num", "0"}, {"fence", addr, "a"}},
+		outcomeUnknown: {{"append", addr, "--match-seq-num", "0"}, {"fence", addr, "a"}, {"create", addr}, {"rm", addr}, {"trim", addr, "1"}},
 		outcomeNothing: {{"append", addr}},
 		"":             {{"ls"}, {"token", addr}, {"read", addr}, {"tail", addr, "-f"}},
 	} {
 		for _, args := range all {
-			if f := w.fails(t, exitUnreachable, "x\n", append(args, "--timeout", "200ms")...); f.Outcome != outcome {
+			if f := w.fails(t, exitUnreachable, "x\n", append(args, "--timeout", "200ms")...); f.Outcome != outcome || !strings.Contains(f.Hint, "--timeout") {
 				t.Errorf("%q: %+v", args, f)
 			}
 		}
@@ -90,4 +92,32 @@ func TestKill(t *testing.T) {
 	}
 	w.fails(t, exitLost, "x\n", "append", addr, "--match-seq-num", "500")
 	holds(t, w.ok(t, "x\n", "append", addr, "--match-seq-num", "500", "--fencing-token", "gen-1"), "1 record appended, 500")
+}
+
+// TestAFollowerSaysThatTheServerIsAway, after a while, and goes on when it is back.
+func TestAFollowerSaysThatTheServerIsAway(t *testing.T) {
+	w := serve(t)
+	w.ok(t, "", "create", addr)
+	at := strings.TrimPrefix(w.env["NOVA_SERVER"], "http://")
+	var out, errs output
+	ctx, stop := context.WithCancel(bounded(t))
+	defer stop()
+	p := &program{env: func(name string) string { return w.env[name] }, out: &out, err: &errs, progressAfter: time.Millisecond}
+	ended := make(chan int, 1)
+	go func() { ended <- p.run(ctx, []string{"read", addr, "-f"}) }()
+	w.ok(t, "a\n", "append", addr)
+	eventually(t, "read", func() bool { return out.String() == "a\n" })
+	if code := w.served.end(t); code != exitOK {
+		t.Fatalf("code %d: %s", code, &w.served.err)
+	}
+	eventually(t, "told", func() bool {
+		return strings.Contains(errs.String(), "nova: the read goes on when the server is back: ")
+	})
+	w.begin(t, "--listen", at)
+	w.ok(t, "b\n", "append", addr)
+	eventually(t, "read", func() bool { return out.String() == "a\nb\n" })
+	stop()
+	if code := <-ended; code != exitOK {
+		t.Errorf("code %d: %s", code, &errs)
+	}
 }

@@ -34,7 +34,7 @@ func TestSeedCommands(t *testing.T) {
 		}
 	}
 	holds(t, w.ok(t, "", "fence", addr), "no fencing token from 2 on")
-	if f := w.fails(t, exitLost, "y\n", "append", addr, "--fencing-token", "gen-42"); f.FencingToken == nil || *f.FencingToken != "" {
+	if f := w.fails(t, exitLost, "y\n", "append", addr, "--fencing-token", "gen-42"); f.FencingToken == nil || *f.FencingToken != "" || !strings.Contains(f.Hint, "nobody owns") {
 		t.Errorf("a token where none is installed: %+v", f)
 	}
 	w.ok(t, "z\n", "append", addr)
@@ -86,7 +86,7 @@ func TestStreams(t *testing.T) {
 		{"rm", addr}, {"describe", addr}, {"token", addr}, {"fence", addr, "a"}, {"read", addr}, {"tail", addr}, {"trim", addr, "1"}, {"append", addr},
 		{"append", addr, "--match-seq-num", "0"}, {"bench", addr},
 	} {
-		if f := w.fails(t, exitFailed, "x\n", args...); !strings.Contains(f.Hint, "nova create") {
+		if f := w.fails(t, exitFailed, "x\n", args...); !strings.Contains(f.Hint, "nova create") || strings.Count(f.Error, addr) != 1 {
 			t.Errorf("%q: %+v", args, f)
 		}
 	}
@@ -200,16 +200,26 @@ func TestRead(t *testing.T) {
 			t.Errorf("%q: %q, not %q", args, got, want)
 		}
 	}
-	if f := w.fails(t, exitFailed, "", "read", addr, "--seq-num", "11"); f.Tail == nil || f.Tail.SeqNum != 10 || f.First == nil {
+	if f := w.fails(t, exitFailed, "", "read", addr, "--seq-num", "11"); f.Tail == nil || f.Tail.SeqNum != 10 || f.First == nil || !strings.Contains(f.Hint, "--clamp begins at the tail, 10") {
 		t.Errorf("beyond the tail: %+v", f)
 	}
 	holds(t, w.ok(t, "", "trim", addr, "4"), "from 4 on")
 	if v := w.object(t, "", "trim", addr, "5"); v["first"].(map[string]any)["seq_num"] != 5.0 {
 		t.Errorf("%v", v)
 	}
-	w.fails(t, exitFailed, "", "read", addr)
+	for _, args := range [][]string{{"read", addr}, {"read", addr, "--seq-num", "4"}, {"read", addr, "-f"}} {
+		if f := w.fails(t, exitFailed, "", args...); !strings.Contains(f.Hint, "--clamp begins at 5,") {
+			t.Errorf("%q: %+v", args, f)
+		}
+	}
+	if f := w.fails(t, exitFailed, "", "trim", addr, "11"); !strings.Contains(f.Hint, "the tail, 10,") {
+		t.Errorf("a trim beyond the tail: %+v", f)
+	}
 	if got := w.ok(t, "", "read", addr, "--clamp", "--limit", "1"); got != "5\n" {
 		t.Errorf("clamped: %q", got)
+	}
+	if got := w.ok(t, "", "read", addr, "--tail-offset", "9"); got != "5\n6\n7\n8\n9\n" {
+		t.Errorf("more than there are before the tail: %q", got)
 	}
 	if got := w.ok(t, "", "tail", addr); got != "5\n6\n7\n8\n9\n" {
 		t.Errorf("tail of a trimmed stream: %q", got)

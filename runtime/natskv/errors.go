@@ -51,6 +51,7 @@ const (
 	codeLastSeqNotReady      = 10163
 	codeWrongLastSeqConstant = 10164
 	codeInsufficient         = 10023
+	codeMessageTooLarge      = 10054
 	codeStoreFailed          = 10077
 	codeRollupRefused        = 10111
 	codeMaxBytesRequired     = 10113

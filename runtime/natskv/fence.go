@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -127,7 +128,28 @@ func (b *Bucket) installFence(ctx context.Context, token string) (kv.Version, er
 		s.expect[i] = expectAny
 		s.batch.Ops = append(s.batch.Ops, kv.BatchOp{Kind: kv.BatchPut, Key: kv.FenceKey(i), Value: value})
 	}
-	return b.send(ctx, lookup, &s)
+	last, err := b.send(ctx, lookup, &s)
+	return last, b.roomForFence(err)
+}
+
+// roomForFence says of a refused record which limit of the bucket it is that refuses it.
+func (b *Bucket) roomForFence(err error) error {
+	var api *APIError
+	if !errors.As(err, &api) {
+		return err
+	}
+	no := &kv.UnsupportedError{Op: "fence", Detail: fmt.Sprintf("bucket %q has no room for the record's %d messages: %s", b.name, protocol.FenceKeys, api.Description)}
+	switch full := api.ErrCode == codeStoreFailed; {
+	case api.ErrCode == codeMessageTooLarge:
+		no.Setting, no.Advice = "MaxValueSize", fmt.Sprintf("run `nats stream edit %s --max-msg-size 1024`, or more", b.stream)
+	case full && strings.Contains(api.Description, "maximum bytes"):
+		no.Setting, no.Advice = "MaxBytes", fmt.Sprintf("delete rows and run `nats kv compact %s`, or raise the limit: `nats stream edit %s --max-bytes …`", b.name, b.stream)
+	case full && strings.Contains(api.Description, "maximum messages"):
+		no.Setting, no.Advice = "MaxMsgs", fmt.Sprintf("delete rows and run `nats kv compact %s`, or raise the limit: `nats stream edit %s --max-msgs …`", b.name, b.stream)
+	default:
+		return err
+	}
+	return no
 }
 
 // keepsFence refuses a bucket that could lose its fence record by itself, or does not store it in one step.
@@ -149,6 +171,9 @@ func (b *Bucket) keepsFence(c *jetstream.StreamConfig) error {
 	case evictsByLimit(c):
 		return refuse("DiscardOld", fmt.Sprintf("discards its oldest messages at %d bytes or %d messages, its fence record among them", c.MaxBytes, c.MaxMsgs),
 			edit+" --discard new`, or set no limit")
+	case c.DiscardNewPerSubject:
+		return refuse("DiscardNewPerSubject", "refuses another value of a key that it holds, so that its first fence would be its last",
+			"make the bucket anew without discard-new-per-subject")
 	case !c.AllowAtomicPublish:
 		return b.noBatches("fence", nil)
 	}

@@ -31,7 +31,12 @@ func TestFenceRefused(t *testing.T) {
 			"DiscardOld", "--discard new"},
 		"discard old, no limit": {natskv.BucketConfig{DiscardOld: true}, nil, "", ""},
 		"a limit":               {natskv.BucketConfig{MaxBytes: 1 << 20}, nil, "", ""},
-		"no batches":            {natskv.BucketConfig{AtomicPublish: natskv.Off}, nil, "AtomicPublish", "--allow-batch"},
+		"discard new per subject": {natskv.BucketConfig{}, func(c *jetstream.StreamConfig) { c.DiscardNewPerSubject = true },
+			"DiscardNewPerSubject", "make the bucket anew"},
+		"room for a few messages": {natskv.BucketConfig{}, func(c *jetstream.StreamConfig) { c.MaxMsgs = 50 }, "MaxMsgs", "--max-msgs"},
+		"room for a few bytes":    {natskv.BucketConfig{MaxBytes: 5000}, nil, "MaxBytes", "--max-bytes"},
+		"small values":            {natskv.BucketConfig{MaxValueSize: 40}, nil, "MaxValueSize", "--max-msg-size"},
+		"no batches":              {natskv.BucketConfig{AtomicPublish: natskv.Off}, nil, "AtomicPublish", "--allow-batch"},
 		"sources": {natskv.BucketConfig{}, func(c *jetstream.StreamConfig) {
 			c.Sources = []*jetstream.StreamSource{{Name: "KV_b"}}
 		}, "Sources", "sources"},

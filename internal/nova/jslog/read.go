@@ -73,9 +73,13 @@ func (f *Frames) Next(ctx context.Context) (Stored, error) {
 	}
 }
 
-// Ready is the next frame, if it is here already; it does not wait for the log, unless the consumer has to be replaced.
+// Ready is the next frame, if it is here already; it does not wait for the log, unless the consumer has to be replaced. It
+// gives none any more once ctx has ended, however many are here.
 func (f *Frames) Ready(ctx context.Context) (s Stored, ok bool, err error) {
 	for {
+		if err := ctx.Err(); err != nil {
+			return s, false, err
+		}
 		if err := f.ask(); err != nil {
 			if err = f.again(ctx, err); err != nil {
 				return s, false, err

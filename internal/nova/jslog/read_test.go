@@ -93,6 +93,26 @@ func (r *readable) read(f *Frames, from, to int) {
 	}
 }
 
+// TestACancelledReadEnds: also while frames are at hand.
+func TestACancelledReadEnds(t *testing.T) {
+	r := newReadable(t)
+	f := r.frames()
+	r.write(3)
+	r.read(f, 0, 1)
+	for { // until the next one is here
+		if s, ok, err := f.Ready(r.ctx); err != nil {
+			t.Fatal(err)
+		} else if ok && string(s.Payload) == "1" {
+			break
+		}
+	}
+	ctx, cancel := context.WithCancel(r.ctx)
+	cancel()
+	if s, ok, err := f.Ready(ctx); ok || !errors.Is(err, context.Canceled) {
+		t.Errorf("%q, %v, %v after the cancel", s.Payload, ok, err)
+	}
+}
+
 func (r *readable) consumers() []string {
 	r.t.Helper()
 	st, err := r.js.Stream(r.ctx, r.log.name)

@@ -66,7 +66,6 @@ func (d *desk) appends(acts []act, tail uint64) uint64 {
 		return tail
 	}
 	tickets, calls := make([]*client.Ticket, len(acts)), make([]int64, len(acts))
-	calm := d.calm()
 	for i, a := range acts {
 		calls[i] = d.now()
 		if a.hasMatch {
@@ -93,7 +92,7 @@ func (d *desk) appends(acts []act, tail uint64) uint64 {
 			o.verdict, calls[i] = "superseded", d.began
 		}
 		d.note(d.id, a, calls[i], o)
-		if o.verdict == "ok" && !a.hasMatch && (calm < 0 || d.calm() != calm) { // it may have been sent again, and be there twice
+		if o.verdict == "ok" && !a.hasMatch { // it may have been sent again, and be there twice
 			d.note(d.id, a, calls[i], outcome{verdict: "perhaps"})
 		}
 	}
@@ -101,16 +100,6 @@ func (d *desk) appends(acts []act, tail uint64) uint64 {
 		d.close()
 	}
 	return tail
-}
-
-// calm is the number of turns, if no node is cut off; -1 if one is.
-func (c *clerks) calm() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.cut != 0 {
-		return -1
-	}
-	return c.turns
 }
 
 // sessions has clients append by way of producers, up to three batches at once, and fence and read in between.

@@ -117,7 +117,7 @@ func (o *op) conclude(err error, now time.Duration) {
 		o.verdict, o.installed, o.resent = fenced, out.Installed, out.Resent
 	case errors.Is(err, client.ErrOutcomeUnknown):
 		o.verdict = unknown
-	case errors.Is(err, client.ErrUnavailable), busy(err):
+	case errors.Is(err, client.ErrUnavailable):
 		o.verdict = refused
 	case o.verb == verbTail || o.verb == verbToken || o.verb == verbOpen:
 		o.verdict = refused // a question that got no answer
@@ -127,11 +127,6 @@ func (o *op) conclude(err error, now time.Duration) {
 	default:
 		o.verdict = denied
 	}
-}
-
-func busy(err error) bool {
-	var s *client.ServerError
-	return errors.As(err, &s) && s.Code == "resource_exhausted"
 }
 
 // placed notes where an append lies.

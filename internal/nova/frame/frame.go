@@ -32,6 +32,11 @@ type State struct {
 	Timestamp int64
 }
 
+// Position is the tail at the state: the next record's number, and the last one's time.
+func (s State) Position() nova.Position {
+	return nova.Position{SeqNum: s.Next, Timestamp: s.Timestamp}
+}
+
 // Batch is one admitted batch.
 type Batch struct {
 	// Token is what its writer presented. It is kept beside the installed one, so that the log itself tells whether a

@@ -17,21 +17,21 @@ func place(ctx context.Context, l Log, b bounds, s Start) (seq uint64, at nova.P
 	switch s.Kind {
 	case FromTime:
 		e, err := search(ctx, l, b, func(f frame.State) bool { return f.Timestamp < int64(s.N) })
-		return e.seq, position(e.state), err
+		return e.seq, e.state.Position(), err
 	case FromTail:
 		want = tail.Next - min(s.N, tail.Next-first.Next)
 	}
 	if want < first.Next || want > tail.Next {
 		if !s.Clamp {
-			return 0, at, &OutOfRangeError{SeqNum: want, First: position(first), Tail: position(tail)}
+			return 0, at, &OutOfRangeError{SeqNum: want, First: first.Position(), Tail: tail.Position()}
 		}
 		want = min(max(want, first.Next), tail.Next)
 	}
 	switch want {
 	case tail.Next:
-		return b.last.seq + 1, position(tail), nil
+		return b.last.seq + 1, tail.Position(), nil
 	case first.Next:
-		return b.first.seq, position(first), nil
+		return b.first.seq, first.Position(), nil
 	}
 	e, err := search(ctx, l, b, func(f frame.State) bool { return f.Next <= want })
 	return e.seq, nova.Position{SeqNum: want}, err
@@ -47,7 +47,7 @@ func FrameOf(ctx context.Context, l Log, record uint64) (seq, first uint64, err 
 	case record <= b.first.state.Next:
 		return b.first.seq, b.first.state.Next, nil
 	case record > b.last.state.Next:
-		return 0, 0, &OutOfRangeError{SeqNum: record, First: position(b.first.state), Tail: position(b.last.state)}
+		return 0, 0, &OutOfRangeError{SeqNum: record, First: b.first.state.Position(), Tail: b.last.state.Position()}
 	}
 	e, err := search(ctx, l, b, func(f frame.State) bool { return f.Next <= record })
 	return e.seq, e.state.Next, err

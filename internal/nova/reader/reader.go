@@ -75,11 +75,7 @@ type Log interface {
 // Bounds are the first record that is kept, and the tail.
 func Bounds(ctx context.Context, l Log) (first, tail nova.Position, err error) {
 	b, err := boundsOf(ctx, l)
-	return position(b.first.state), position(b.last.state), err
-}
-
-func position(s frame.State) nova.Position {
-	return nova.Position{SeqNum: s.Next, Timestamp: s.Timestamp}
+	return b.first.state.Position(), b.last.state.Position(), err
 }
 
 // edge is one frame's place and a state beside it.
@@ -204,7 +200,7 @@ func (r *run) frame(stored jslog.Stored) error {
 		return fmt.Errorf("frame at log sequence %d: %w", stored.Seq, err)
 	}
 	if f.State.Next > r.next.SeqNum {
-		return &OutOfRangeError{SeqNum: r.next.SeqNum, First: position(f.State), Tail: position(f.After())}
+		return &OutOfRangeError{SeqNum: r.next.SeqNum, First: f.State.Position(), Tail: f.After().Position()}
 	}
 	seq := f.State.Next
 	for records := range slices.Chunk(r.frames.Records(), nova.MaxBatchRecords) {

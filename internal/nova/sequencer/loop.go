@@ -43,10 +43,6 @@ type proof struct {
 	f      func(frame.State, error)
 }
 
-func position(s frame.State) nova.Position {
-	return nova.Position{SeqNum: s.Next, Timestamp: s.Timestamp}
-}
-
 func (l *Leader) run() {
 	err := l.loop()
 	l.end(err)
@@ -180,7 +176,7 @@ func (l *Leader) refuse(it *item, err error) {
 
 func standing(f func(Standing, error)) func(frame.State, error) {
 	return func(s frame.State, err error) {
-		f(Standing{Tail: position(s), Token: s.Token, Fence: s.Fence}, err)
+		f(Standing{Tail: s.Position(), Token: s.Token, Fence: s.Fence}, err)
 	}
 }
 
@@ -195,7 +191,7 @@ func (l *Leader) admitAppend(it *item) {
 		match := a.Match
 		it.release()
 		l.afterAdmitted(func() {
-			done(Result{Err: &MissedError{Match: match, Tail: position(l.committed)}})
+			done(Result{Err: &MissedError{Match: match, Tail: l.committed.Position()}})
 			call(l.o.Events.Missed)
 		})
 	case protocol.AppendFenced:
@@ -226,7 +222,7 @@ func (l *Leader) join(a *Append, w waiter) {
 	w.start = nova.Position{SeqNum: l.cursor.Next, Timestamp: now}
 	l.cursor.Next += uint64(len(a.Records))
 	l.cursor.Timestamp = now
-	w.end = position(l.cursor)
+	w.end = l.cursor.Position()
 	k.appends = append(k.appends, w)
 }
 
@@ -364,7 +360,7 @@ func (l *Leader) complete() {
 	if !k.renews {
 		l.committed = k.f.After()
 	}
-	tail := position(l.committed)
+	tail := l.committed.Position()
 	for _, w := range k.appends {
 		w.release()
 		w.done(Result{Start: w.start, End: w.end, Tail: tail})

@@ -360,8 +360,9 @@ func (c *clerks) settle(at map[string][]uint64) []porcupine.Operation {
 func (c *clerks) judge(t *testing.T, want porcupine.CheckResult) {
 	t.Helper()
 	t.Log(c.verdicts, time.Since(c.began).Round(time.Millisecond))
-	if got := porcupine.CheckOperationsTimeout(specification, c.settle(c.look(t)), time.Minute); got != want {
-		t.Fatalf("the history is %s, not %s", got, want)
+	history := c.settle(c.look(t))
+	if got := porcupine.CheckOperationsTimeout(specification, history, time.Minute); got != want {
+		t.Fatalf("the history is %s, not %s: %s", got, want, explain(history))
 	}
 }
 

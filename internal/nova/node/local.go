@@ -15,20 +15,14 @@ type local struct {
 }
 
 func (l local) open(ctx context.Context, token string) (session, error) {
-	st, err := l.Stands(ctx)
+	h := &here{v: l.v, l: l.Leader, token: token, ended: ended{over: make(chan struct{})}}
+	_, err := l.v.opening(ctx, l.Leader, token, func(st sequencer.Standing) {
+		h.flow, h.st = l.NewFlow(), st
+		l.v.local[h] = struct{}{}
+	})
 	if err != nil {
 		return nil, err
 	}
-	if err := admits(st, token); err != nil {
-		return nil, err
-	}
-	h := &here{v: l.v, l: l.Leader, flow: l.NewFlow(), token: token, st: st, ended: ended{over: make(chan struct{})}}
-	l.v.mu.Lock()
-	defer l.v.mu.Unlock()
-	if err := l.v.standsUnder(st.Fence); err != nil {
-		return nil, err
-	}
-	l.v.local[h] = struct{}{}
 	return h, nil
 }
 

@@ -193,9 +193,12 @@ func (v *serving) drop(m *nats.Msg) {
 }
 
 func (v *serving) stands(ctx context.Context, l *sequencer.Leader, m *nats.Msg) {
-	st, err := l.Stands(ctx)
-	if m.Header.Get(hdrOp) == opOpen && err == nil {
-		err = v.open(st, m)
+	var st sequencer.Standing
+	var err error
+	if m.Header.Get(hdrOp) == opOpen {
+		st, err = v.open(ctx, l, m)
+	} else {
+		st, err = l.Stands(ctx)
 	}
 	a := answerOf(sequencer.Result{Tail: st.Tail}, err)
 	if err == nil {
@@ -205,18 +208,43 @@ func (v *serving) stands(ctx context.Context, l *sequencer.Leader, m *nats.Msg) 
 }
 
 // open takes up a session of another node.
-func (v *serving) open(st sequencer.Standing, m *nats.Msg) error {
+func (v *serving) open(ctx context.Context, l *sequencer.Leader, m *nats.Msg) (sequencer.Standing, error) {
 	token := string(m.Data)
-	if err := admits(st, token); err != nil {
-		return err
+	return v.opening(ctx, l, token, func(st sequencer.Standing) {
+		v.sessions[m.Header.Get(hdrSession)] = &served{
+			flow: l.NewFlow(), token: token, fence: st.Fence, inbox: m.Header.Get(hdrInbox), heard: time.Now(),
+		}
+	})
+}
+
+// stander is a leader that proves where its stream stands.
+type stander interface {
+	Stands(ctx context.Context) (sequencer.Standing, error)
+}
+
+// opening proves that a writer who presents the token may open a session, and calls take under mu with what it stands under.
+// Fences that are told of between the proof and that are no reason to refuse the token if they have put it back: the proof is
+// asked for again then.
+func (v *serving) opening(ctx context.Context, l stander, token string, take func(sequencer.Standing)) (sequencer.Standing, error) {
+	for {
+		st, err := l.Stands(ctx)
+		if err == nil {
+			err = admits(st, token)
+		}
+		if err != nil {
+			return st, err
+		}
+		v.mu.Lock()
+		err = v.standsUnder(st.Fence)
+		again := err != nil && !v.over && v.token == token
+		if err == nil {
+			take(st)
+		}
+		v.mu.Unlock()
+		if !again {
+			return st, err
+		}
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if err := v.standsUnder(st.Fence); err != nil {
-		return err
-	}
-	v.sessions[m.Header.Get(hdrSession)] = &served{flow: v.leader.NewFlow(), token: token, fence: st.Fence, inbox: m.Header.Get(hdrInbox), heard: time.Now()}
-	return nil
 }
 
 // admits says why a writer that presents the token can't open a session, if it can't. The standing was proved by a leader.

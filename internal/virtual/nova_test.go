@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -40,7 +39,7 @@ func streamNode(t *testing.T, h *host, seed uint64) (*plane.Node, func()) {
 // but those of the last frame, over a trim, and over the end of every node and server.
 func TestAFenceOutlastsTime(t *testing.T) {
 	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		h := &host{dir: dir}
 		h.start(t)
 		a, endA := streamNode(t, h, 1)
@@ -115,5 +114,4 @@ func TestAFenceOutlastsTime(t *testing.T) {
 		endC()
 		h.stop()
 	})
-	drainTimers()
 }

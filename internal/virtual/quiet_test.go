@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
-	"runtime"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/typedfold/fold/runtime/kv"
@@ -73,7 +71,7 @@ func TestSupersessionAfterQuietIsNoExpiry(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
-			synctest.Test(t, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
 				h := &host{dir: filepath.Join(dir, "server")}
 				h.start(t)
 				defer h.stop()
@@ -106,7 +104,6 @@ func TestSupersessionAfterQuietIsNoExpiry(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			drainTimers()
 		})
 	}
 }
@@ -117,7 +114,7 @@ func TestQuietThenARestartIsNoExpiry(t *testing.T) {
 	for backend := range stores {
 		t.Run(backend, func(t *testing.T) {
 			dir := t.TempDir()
-			synctest.Test(t, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
 				s := &story{t: t, seed: 1, r: rand.New(rand.NewPCG(1, 0)), backend: backend, kind: "ages", dir: dir, counts: map[string]int{}}
 				s.set()
 				defer s.clear()
@@ -139,13 +136,6 @@ func TestQuietThenARestartIsNoExpiry(t *testing.T) {
 				}
 				s.atomic(s.steady)
 			})
-			drainTimers()
 		})
 	}
-}
-
-// drainTimers forgets the timers that the client pools for the whole process: those of one bubble are of no use to the next.
-func drainTimers() {
-	runtime.GC()
-	runtime.GC()
 }

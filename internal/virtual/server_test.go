@@ -5,9 +5,11 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -24,6 +26,17 @@ func bounded(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// bubble runs a story in virtual time. The client pools timers for the whole process: those of one bubble end the process when
+// the next one meets them, so they are forgotten, also after a failure.
+func bubble(t *testing.T, tell func(t *testing.T)) {
+	t.Helper()
+	defer func() {
+		runtime.GC()
+		runtime.GC()
+	}()
+	synctest.Test(t, tell)
 }
 
 func must(t *testing.T, err error) {

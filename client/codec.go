@@ -56,7 +56,7 @@ func readsOf(transport connect.HTTPClient, target string, with ...connect.Client
 type page struct{ slabs [][]byte }
 
 // slab is how many bytes of a page share an allocation: a record that is kept keeps no more than that alive.
-const slab = 8 << 10
+const slab = 32 << 10
 
 // of copies a novav1.ReadResponse into the page. One in a form that this server does not write comes by way of the library.
 func (p *page) of(b []byte) error {
@@ -95,15 +95,26 @@ func (p *page) split(b []byte) bool {
 	return true
 }
 
-// each calls f with each record, which is f's from then on. It ends when f returns false. next is where the message says that the next record is read.
+// each calls f with each record, which is f's from then on. It ends when f returns false. next is where the message says that the
+// next record is read. What the message leaves out of a record follows from the one before: novav1.ReadRequest says how.
 func (p *page) each(f func(SequencedRecord) bool) (next uint64, err error) {
+	first, seq, at := true, uint64(0), int64(0)
 	for _, b := range p.slabs {
 		for len(b) > 0 {
 			inner, size := field(b)
 			if b[0] == tagRecord {
 				var r SequencedRecord
-				if err := r.of(inner); err != nil || !f(r) {
+				if err := r.of(inner); err != nil {
 					return next, err
+				}
+				if !first && r.SeqNum == 0 {
+					r.SeqNum = seq + 1
+				}
+				if !first && r.Timestamp == 0 {
+					r.Timestamp = at
+				}
+				if first, seq, at = false, r.SeqNum, r.Timestamp; !f(r) {
+					return next, nil
 				}
 			} else if next, err = position(inner, next); err != nil {
 				return next, err

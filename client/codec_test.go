@@ -2,6 +2,8 @@ package client
 
 import (
 	"bytes"
+	"fmt"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -21,9 +23,43 @@ func readOf(n int, headers bool) *novav1.ReadResponse {
 	return m
 }
 
+// brief is a message whose records leave out what follows from the one before.
+func brief() *novav1.ReadResponse {
+	return &novav1.ReadResponse{Records: []*novav1.SequencedRecord{
+		{SeqNum: 7, Timestamp: 100, Body: []byte("a")}, {Body: []byte("b")}, {}, {SeqNum: 10, Timestamp: 101}, {Timestamp: 102, Body: []byte("c")}, {SeqNum: 12},
+	}}
+}
+
+// TestABriefPage: what is left out follows from the record before, and nothing does in the first one.
+func TestABriefPage(t *testing.T) {
+	for _, c := range []struct {
+		m    *novav1.ReadResponse
+		want string
+	}{
+		{brief(), "7@100a 8@100b 9@100 10@101 11@102c 12@102"},
+		{&novav1.ReadResponse{Records: []*novav1.SequencedRecord{{}, {Body: []byte("a")}, {Timestamp: 3}}}, "0@0 1@0a 2@3"},
+	} {
+		b, err := proto.Marshal(c.m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var p page
+		if err := p.of(b); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		if _, err := p.each(func(r SequencedRecord) bool {
+			got = append(got, fmt.Sprintf("%d@%d%s", r.SeqNum, r.Timestamp, r.Body))
+			return true
+		}); err != nil || strings.Join(got, " ") != c.want {
+			t.Errorf("%q, %v, want %q", got, err, c.want)
+		}
+	}
+}
+
 // FuzzReadResponse: whatever this codec reads, the library reads the same, and refuses what it refuses.
 func FuzzReadResponse(f *testing.F) {
-	for _, m := range []*novav1.ReadResponse{{}, readOf(0, false), readOf(1, false), readOf(200, false), readOf(2, true)} {
+	for _, m := range []*novav1.ReadResponse{{}, readOf(0, false), readOf(1, false), readOf(200, false), readOf(2, true), brief()} {
 		b, err := proto.Marshal(m)
 		if err != nil {
 			f.Fatal(err)
@@ -76,11 +112,17 @@ func responseOf(t *testing.T, p *page) (*novav1.ReadResponse, error) {
 	return m, err
 }
 
-// plain is a message with what a page keeps of it.
+// plain is a message with what a page keeps of it, and with what was left out of its records.
 func plain(m *novav1.ReadResponse) *novav1.ReadResponse {
 	out := &novav1.ReadResponse{Next: &novav1.Position{SeqNum: m.GetNext().GetSeqNum()}}
-	for _, r := range m.GetRecords() {
+	for i, r := range m.GetRecords() {
 		to := &novav1.SequencedRecord{SeqNum: r.GetSeqNum(), Timestamp: r.GetTimestamp(), Body: r.GetBody()}
+		if i > 0 && to.SeqNum == 0 {
+			to.SeqNum = out.Records[i-1].SeqNum + 1
+		}
+		if i > 0 && to.Timestamp == 0 {
+			to.Timestamp = out.Records[i-1].Timestamp
+		}
 		for _, h := range r.GetHeaders() {
 			to.Headers = append(to.Headers, &novav1.Header{Name: h.GetName(), Value: h.GetValue()})
 		}
@@ -112,7 +154,7 @@ func TestPagesAreReadByHand(t *testing.T) {
 	}
 }
 
-// TestARecordKeepsASlab: records share slabs of 8 KiB; a larger one has its own.
+// TestARecordKeepsASlab: records share slabs of 32 KiB; a larger one has its own.
 func TestARecordKeepsASlab(t *testing.T) {
 	m := readOf(200, false)
 	m.Records[7].Body = make([]byte, 3*slab)
@@ -139,7 +181,7 @@ func TestARecordKeepsASlab(t *testing.T) {
 	}
 }
 
-// TestPageAllocs: a slab for every 8 KiB, the list of slabs, and the position at the end.
+// TestPageAllocs: a slab for every 32 KiB, the list of slabs, and the position at the end.
 func TestPageAllocs(t *testing.T) {
 	m := readOf(1000, false)
 	b, err := proto.Marshal(m)

@@ -138,7 +138,7 @@ func (r *reading) once(ctx context.Context) error {
 }
 
 func (r *reading) request() *novav1.ReadRequest {
-	q := &novav1.ReadRequest{Addr: r.addr, Limit: r.o.Limit, Follow: r.o.Follow, Clamp: r.clamp}
+	q := &novav1.ReadRequest{Addr: r.addr, Limit: r.o.Limit, Follow: r.o.Follow, Clamp: r.clamp, Brief: true}
 	switch {
 	case !r.begun && r.o.TailOffset != nil:
 		q.Start = &novav1.ReadRequest_TailOffset{TailOffset: *r.o.TailOffset}

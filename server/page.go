@@ -27,6 +27,7 @@ const idlePage = 64 << 10
 type pages struct {
 	out     sender
 	binary  bool
+	brief   bool // the reader knows what follows from the record before
 	buf     []byte
 	next    nova.Position // behind the records in buf
 	message novav1.ReadResponse
@@ -37,9 +38,9 @@ type sender interface {
 	Send(*novav1.ReadResponse) error
 }
 
-func pagesTo(out *connect.ServerStream[novav1.ReadResponse]) *pages {
+func pagesTo(out *connect.ServerStream[novav1.ReadResponse], brief bool) *pages {
 	kind := out.Conn().RequestHeader().Get("Content-Type")
-	return &pages{out: out, binary: !strings.Contains(kind, "json"), message: novav1.ReadResponse{Next: &novav1.Position{}}}
+	return &pages{out: out, binary: !strings.Contains(kind, "json"), brief: brief, message: novav1.ReadResponse{Next: &novav1.Position{}}}
 }
 
 // Take writes records, and sends what is full. That the tail is reached is sent at once.
@@ -79,17 +80,27 @@ func (p *pages) Take(rs reader.Records) error {
 func (p *pages) plain(seq uint64, r *nova.Record) bool {
 	const head = tagAndLength + 2*(1+binary.MaxVarintLen64) + 3
 	n, at := len(r.Body), len(p.buf)
-	if n == 0 || n >= 1<<14 || len(r.Headers) > 0 || seq == 0 || r.Timestamp == 0 || at+head+n > min(cap(p.buf), pageBytes) {
+	if n == 0 || n >= 1<<14 || len(r.Headers) > 0 || at+head+n > min(cap(p.buf), pageBytes) {
 		return false
 	}
-	size := 2 + protowire.SizeVarint(seq) + protowire.SizeVarint(uint64(r.Timestamp)) + 1 + protowire.SizeVarint(uint64(n)) + n
+	follows := p.brief && at > 0 && seq == p.next.SeqNum && r.Timestamp == p.next.Timestamp
+	size := 1 + protowire.SizeVarint(uint64(n)) + n
+	switch {
+	case follows:
+	case seq == 0 || r.Timestamp == 0:
+		return false
+	default:
+		size += 2 + protowire.SizeVarint(seq) + protowire.SizeVarint(uint64(r.Timestamp))
+	}
 	b := p.buf[at : at+head+n]
 	b[0] = tagRecord
 	i := 1 + binary.PutUvarint(b[1:], uint64(size))
-	b[i] = tagSeq
-	i += 1 + binary.PutUvarint(b[i+1:], seq)
-	b[i] = tagTimestamp
-	i += 1 + binary.PutUvarint(b[i+1:], uint64(r.Timestamp))
+	if !follows {
+		b[i] = tagSeq
+		i += 1 + binary.PutUvarint(b[i+1:], seq)
+		b[i] = tagTimestamp
+		i += 1 + binary.PutUvarint(b[i+1:], uint64(r.Timestamp))
+	}
 	b[i] = tagBody
 	i += 1 + binary.PutUvarint(b[i+1:], uint64(n))
 	i += copy(b[i:], r.Body)

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -108,6 +109,45 @@ func TestPages(t *testing.T) {
 				}
 			}
 			if got != " "+c.want {
+				t.Errorf("sent %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestBriefPages leave out what follows from the record before, in one message.
+func TestBriefPages(t *testing.T) {
+	record := func(at int64, size, headers int) nova.Record {
+		return nova.Record{Timestamp: at, Body: make([]byte, size), Headers: make([]nova.Header, headers)}
+	}
+	for _, c := range []struct {
+		name    string
+		first   uint64
+		records []nova.Record
+		want    string // number and time of each record, as sent
+	}{
+		{"of one time", 5, []nova.Record{record(100, 1, 0), record(100, 1, 0), record(100, 300, 0)}, "5@100 0@0 0@0"},
+		{"of another time", 5, []nova.Record{record(100, 1, 0), record(101, 1, 0), record(101, 1, 0)}, "5@100 6@101 0@0"},
+		{"from the beginning", 0, []nova.Record{record(100, 1, 0), record(100, 1, 0)}, "0@100 0@0"},
+		{"without a body", 5, []nova.Record{record(100, 1, 0), record(100, 0, 0), record(100, 1, 0)}, "5@100 6@100 0@0"},
+		{"with headers", 5, []nova.Record{record(100, 1, 0), record(100, 1, 1), record(100, 1, 0)}, "5@100 6@100 0@0"},
+		{"in two messages", 5, []nova.Record{record(100, 1, 0), record(100, pageBytes, 0), record(100, 1, 0), record(100, 1, 0)}, "5@100|6@100|7@100 0@0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := &sent{}
+			p := &pages{out: s, binary: true, brief: true, buf: make([]byte, 0, 1<<10), message: novav1.ReadResponse{Next: &novav1.Position{}}}
+			if err := firstOf(p.Take(reader.Records{First: c.first, Records: c.records}), p.Pause()); err != nil {
+				t.Fatal(err)
+			}
+			var messages []string
+			for _, m := range s.messages {
+				var records []string
+				for _, r := range m.Records {
+					records = append(records, fmt.Sprintf("%d@%d", r.SeqNum, r.Timestamp))
+				}
+				messages = append(messages, strings.Join(records, " "))
+			}
+			if got := strings.Join(messages, "|"); got != c.want {
 				t.Errorf("sent %q, want %q", got, c.want)
 			}
 		})

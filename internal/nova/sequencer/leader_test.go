@@ -17,7 +17,7 @@ import (
 	"github.com/typedfold/fold/runtime/protocol"
 )
 
-func newLog(t *testing.T, c jslog.Config) *jslog.Log {
+func newLog(t testing.TB, c jslog.Config) *jslog.Log {
 	t.Helper()
 	s := natstest.New(t, natstest.Options{})
 	nc, err := nats.Connect(s.URL(), nats.ReconnectBufSize(-1))

@@ -849,7 +849,10 @@ type ReadRequest struct {
 	Follow bool `protobuf:"varint,6,opt,name=follow,proto3" json:"follow,omitempty"`
 	// A start before the first record that is kept begins at that one, and one beyond the tail at the tail, instead of being
 	// OUT_OF_RANGE.
-	Clamp         bool `protobuf:"varint,7,opt,name=clamp,proto3" json:"clamp,omitempty"`
+	Clamp bool `protobuf:"varint,7,opt,name=clamp,proto3" json:"clamp,omitempty"`
+	// What follows from the record before may be left out of a record. One without seq_num, other than the first of a message,
+	// has the number behind the one before; one without timestamp has that one's.
+	Brief         bool `protobuf:"varint,8,opt,name=brief,proto3" json:"brief,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -942,6 +945,13 @@ func (x *ReadRequest) GetFollow() bool {
 func (x *ReadRequest) GetClamp() bool {
 	if x != nil {
 		return x.Clamp
+	}
+	return false
+}
+
+func (x *ReadRequest) GetBrief() bool {
+	if x != nil {
+		return x.Brief
 	}
 	return false
 }
@@ -2165,7 +2175,7 @@ const file_nova_v1_dataplane_proto_rawDesc = "" +
 	"\n" +
 	"OutOfRange\x12'\n" +
 	"\x05first\x18\x01 \x01(\v2\x11.nova.v1.PositionR\x05first\x12%\n" +
-	"\x04tail\x18\x02 \x01(\v2\x11.nova.v1.PositionR\x04tail\"\xcc\x01\n" +
+	"\x04tail\x18\x02 \x01(\v2\x11.nova.v1.PositionR\x04tail\"\xe2\x01\n" +
 	"\vReadRequest\x12\x12\n" +
 	"\x04addr\x18\x01 \x01(\tR\x04addr\x12\x19\n" +
 	"\aseq_num\x18\x02 \x01(\x04H\x00R\x06seqNum\x12!\n" +
@@ -2174,7 +2184,8 @@ const file_nova_v1_dataplane_proto_rawDesc = "" +
 	"\ttimestamp\x18\x04 \x01(\x03H\x00R\ttimestamp\x12\x14\n" +
 	"\x05limit\x18\x05 \x01(\x04R\x05limit\x12\x16\n" +
 	"\x06follow\x18\x06 \x01(\bR\x06follow\x12\x14\n" +
-	"\x05clamp\x18\a \x01(\bR\x05clampB\a\n" +
+	"\x05clamp\x18\a \x01(\bR\x05clamp\x12\x14\n" +
+	"\x05brief\x18\b \x01(\bR\x05briefB\a\n" +
 	"\x05start\"i\n" +
 	"\fReadResponse\x122\n" +
 	"\arecords\x18\x01 \x03(\v2\x18.nova.v1.SequencedRecordR\arecords\x12%\n" +

@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -188,17 +189,20 @@ func TestPageAllocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := testing.AllocsPerRun(100, func() {
-		var p page
-		records := 0
-		if err := (codec{}).Unmarshal(b, &p); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := p.each(func(SequencedRecord) bool { records++; return true }); err != nil || records != 1000 {
-			t.Fatal(records, err)
-		}
-	})
-	if most := float64(len(b)/(slab-320) + 1 + 4); n > most {
+	n, most := math.Inf(1), float64(len(b)/(slab-320)+1+4)
+	for try := 0; try < 20 && n > most; try++ { // what else runs in this process allocates, too
+		n = testing.AllocsPerRun(20, func() {
+			var p page
+			records := 0
+			if err := (codec{}).Unmarshal(b, &p); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.each(func(SequencedRecord) bool { records++; return true }); err != nil || records != 1000 {
+				t.Fatal(records, err)
+			}
+		})
+	}
+	if n > most {
 		t.Errorf("%v allocations, want %v at most", n, most)
 	}
 }

@@ -26,7 +26,7 @@ type Tail struct {
 	Timestamp int64
 }
 
-// Header is one name and value of a record. Names may repeat.
+// Header is one name and value of a record. A name is UTF-8. Names may repeat.
 type Header struct {
 	Name  string
 	Value []byte
@@ -202,6 +202,13 @@ func checkAppend(addr, token string, records []Record) error {
 func checkRecords(records []Record) error {
 	if err := nova.CheckSizes(len(records), bytesOf(records), nova.MaxBatchBytes); err != nil {
 		return invalid(err)
+	}
+	for i := range records {
+		for j := range records[i].Headers {
+			if err := nova.CheckHeaderName(records[i].Headers[j].Name); err != nil {
+				return invalid(err)
+			}
+		}
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	novav1 "github.com/typedfold/fold/gen/go/nova/v1"
 	"github.com/typedfold/fold/gen/go/nova/v1/novav1connect"
+	"github.com/typedfold/fold/internal/nova"
 )
 
 // codec is the binary form of messages. It keeps the messages of a read as they are, in pages, whose records are read one by
@@ -29,7 +30,11 @@ func (codec) MarshalAppend(dst []byte, m any) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("%T is no message", m)
 	}
-	return proto.MarshalOptions{}.MarshalAppend(dst, p)
+	b, err := proto.MarshalOptions{}.MarshalAppend(dst, p)
+	if err != nil {
+		err = invalid(fmt.Errorf("%w: %w", nova.ErrInvalid, err)) // a string that is not UTF-8: nothing is sent
+	}
+	return b, err
 }
 
 func (codec) Unmarshal(b []byte, m any) error {

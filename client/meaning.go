@@ -29,7 +29,7 @@ const (
 	kindMissed
 	kindFenced
 	kindRange
-	// kindRefused is any other answer that no retry changes.
+	// kindRefused is any other answer that no retry changes, or what can't even be sent.
 	kindRefused
 )
 
@@ -46,9 +46,12 @@ type meaning struct {
 func meaningOf(err error) meaning {
 	m := meaning{err: err}
 	var server *connect.Error
+	var input *InvalidError
 	switch {
 	case errors.As(err, new(*protocolError)):
 		m.kind = kindBroken
+	case errors.As(err, &input): // it was not sent
+		m.kind, m.refused = kindRefused, input
 	case notSent(err):
 		m.kind = kindNothing
 	case !errors.As(err, &server):

@@ -82,6 +82,7 @@ func TestWhatErrorsMean(t *testing.T) {
 		"cut":        {connect.NewError(connect.CodeInternal, io.ErrUnexpectedEOF), "unknown", "unknown", "", "unavailable", true, false},
 		"a deadline": {connect.NewError(connect.CodeDeadlineExceeded, context.DeadlineExceeded), "unknown", "unknown", "", "unavailable", true, false},
 		"garbage":    {connect.NewError(connect.CodeInvalidArgument, errors.New("why")), "unknown", "unknown", "", "", false, true},
+		"no message": {connect.NewError(connect.CodeInternal, fmt.Errorf("marshal message: %w", invalid(errors.New("why")))), "invalid", "unknown", "invalid", "invalid", false, true},
 		"nonsense":   {&protocolError{"why"}, "unknown", "unknown", "broken", "broken", false, true},
 		"the end":    {io.EOF, "unknown", "unknown", "", "unavailable", false, false},
 	} {

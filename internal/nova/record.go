@@ -2,9 +2,10 @@ package nova
 
 import (
 	"fmt"
+	"unicode/utf8"
 )
 
-// Header is one name and value of a record. Names may repeat.
+// Header is one name and value of a record. A name is UTF-8. Names may repeat.
 type Header struct {
 	Name  string
 	Value []byte
@@ -42,9 +43,27 @@ func BatchBytes(records []Record) int {
 	return n
 }
 
-// CheckBatch checks the size of a batch: 1 to 1,000 records, of at most maxBytes together.
+// CheckBatch checks a batch: 1 to 1,000 records, of at most maxBytes together, whose headers have names of UTF-8.
 func CheckBatch(records []Record, maxBytes int) error {
-	return CheckSizes(len(records), BatchBytes(records), maxBytes)
+	if err := CheckSizes(len(records), BatchBytes(records), maxBytes); err != nil {
+		return err
+	}
+	for i := range records {
+		for j := range records[i].Headers {
+			if err := CheckHeaderName(records[i].Headers[j].Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// CheckHeaderName checks the name of a record's header.
+func CheckHeaderName(name string) error {
+	if !utf8.ValidString(name) {
+		return fmt.Errorf("%w: a header's name %q is not UTF-8", ErrInvalid, name)
+	}
+	return nil
 }
 
 // CheckSizes checks a batch of so many records that counts for n bytes, as CheckBatch does.

@@ -66,10 +66,11 @@ func (p *pages) Take(rs reader.Records) error {
 				return err
 			}
 		}
-		var err error
-		if p.buf, err = appendRecord(p.buf, size, seq, r); err != nil {
-			return err
+		b, err := appendRecord(p.buf, size, seq, r)
+		if err != nil {
+			return err // what is in the buffer is whole
 		}
+		p.buf = b
 		p.next.SeqNum, p.next.Timestamp = seq+1, r.Timestamp
 	}
 	return nil

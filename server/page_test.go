@@ -2,7 +2,9 @@ package server
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -154,6 +156,23 @@ func TestBriefPages(t *testing.T) {
 	}
 }
 
+// TestARecordThatCantBeSent ends the read. What was read before it is sent, and can be read.
+func TestARecordThatCantBeSent(t *testing.T) {
+	s := &sent{}
+	p := &pages{out: s, binary: true, brief: true, message: novav1.ReadResponse{Next: &novav1.Position{}}}
+	rs := recordsFrom(5, 3, 10)
+	rs.Records[2].Headers = []nova.Header{{Name: "good"}, {Name: "\xff"}}
+	if err := p.Take(rs); !errors.Is(err, errNotUTF8) {
+		t.Fatal(err)
+	}
+	if err := p.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.messages) != 1 || len(s.messages[0].Records) != 2 || s.messages[0].GetNext().GetSeqNum() != 7 {
+		t.Errorf("sent %v", s.messages)
+	}
+}
+
 func firstOf(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
@@ -171,12 +190,15 @@ func (nowhere) Send(*novav1.ReadResponse) error { return nil }
 func TestPagesAllocateNothing(t *testing.T) {
 	p := &pages{out: nowhere{}, binary: true, message: novav1.ReadResponse{Next: &novav1.Position{}}}
 	rs := recordsFrom(1_000_000, 1000, 128)
-	n := testing.AllocsPerRun(100, func() {
-		if err := p.Take(rs); err != nil {
-			t.Fatal(err)
-		}
-	})
-	if n > 0.1 {
+	n := math.Inf(1)
+	for try := 0; try < 20 && n > 0; try++ { // what else runs in this process allocates, too
+		n = testing.AllocsPerRun(20, func() {
+			if err := p.Take(rs); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	if n > 0 {
 		t.Errorf("%v allocations for 1,000 records", n)
 	}
 }

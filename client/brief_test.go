@@ -117,6 +117,50 @@ func TestAReadOfBriefRecords(t *testing.T) {
 	}
 }
 
+// late is a server whose tail is older than the time that a read begins at. It loses the connection there at first.
+type late struct {
+	novav1connect.UnimplementedDataPlaneServiceHandler
+	since int64
+	calls int
+}
+
+func (s *late) Read(_ context.Context, q *connect.Request[novav1.ReadRequest], out *connect.ServerStream[novav1.ReadResponse]) error {
+	if at, ok := q.Msg.GetStart().(*novav1.ReadRequest_Timestamp); !ok || at.Timestamp != s.since {
+		return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("it begins at %v", q.Msg.GetStart()))
+	}
+	if err := out.Send(&novav1.ReadResponse{Next: &novav1.Position{SeqNum: 2}}); err != nil {
+		return err
+	}
+	if s.calls++; s.calls == 1 {
+		return unavailable()
+	}
+	return out.Send(&novav1.ReadResponse{Records: []*novav1.SequencedRecord{{SeqNum: 5, Timestamp: s.since}, {}, {}}})
+}
+
+// TestAFollowerFromALaterTime waits for the first record that is not older, by the clock of the server: those that come before it
+// are no gap, and are not there after a reconnect either.
+func TestAFollowerFromALaterTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		since := time.Now().Add(time.Second)
+		mux := http.NewServeMux()
+		mux.Handle(novav1connect.NewDataPlaneServiceHandler(&late{since: since.UnixMilli()}))
+		c, err := client.New("http://fake", client.WithHTTPClient(inProcess{mux}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := uint64(5)
+		for rec, err := range c.Read(t.Context(), "nova://a/b", client.ReadOptions{Since: since, Follow: true}) {
+			if err != nil || rec.SeqNum != next || rec.Timestamp != since.UnixMilli() {
+				t.Fatalf("record %d of %d comes where %d was due: %v", rec.SeqNum, rec.Timestamp, next, err)
+			}
+			next++
+		}
+		if next != 8 {
+			t.Errorf("it ends before record %d", next)
+		}
+	})
+}
+
 func tell(seq uint64, at int64, body []byte, headers int) string {
 	return fmt.Sprint(seq, at, len(body), headers)
 }

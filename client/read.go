@@ -98,7 +98,8 @@ func pauseFor(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// reading is one Read under way. Once it has a record, or has reached the tail, it begins at a number.
+// reading is one Read under way. Once it has a record, or has reached the tail, it begins at a number. Of one from a time on
+// the tail is no number yet: the records that come next may be older.
 type reading struct {
 	c       *Client
 	addr    string
@@ -130,7 +131,7 @@ func (r *reading) once(ctx context.Context) error {
 		if err = cmp.Or(err, gap); err != nil || r.stopped {
 			return err
 		}
-		if r.count == count {
+		if r.count == count && !r.waitsForTime() {
 			r.begun, r.o.SeqNum = true, next
 		}
 	}
@@ -142,12 +143,17 @@ func (r *reading) request() *novav1.ReadRequest {
 	switch {
 	case !r.begun && r.o.TailOffset != nil:
 		q.Start = &novav1.ReadRequest_TailOffset{TailOffset: *r.o.TailOffset}
-	case !r.begun && !r.o.Since.IsZero():
+	case r.waitsForTime():
 		q.Start = &novav1.ReadRequest_Timestamp{Timestamp: r.o.Since.UnixMilli()}
 	default:
 		q.Start = &novav1.ReadRequest_SeqNum{SeqNum: r.o.SeqNum}
 	}
 	return q
+}
+
+// waitsForTime reports whether the next record is the first one that is not older than a time.
+func (r *reading) waitsForTime() bool {
+	return !r.begun && r.o.TailOffset == nil && !r.o.Since.IsZero()
 }
 
 // counts reports whether the number of the next record is known.

@@ -30,6 +30,7 @@ type controlFlags struct {
 	weight   uint
 	disabled bool
 	node     string
+	token    string
 }
 
 func control(ctx context.Context, name string, args []string, stdout, stderr io.Writer) error {
@@ -48,6 +49,9 @@ func control(ctx context.Context, name string, args []string, stdout, stderr io.
 		fallthrough
 	case "delete":
 		fs.Uint64Var(&c.rev, "rev", 0, "only when the route is still at this `revision`, as list shows it")
+	}
+	if name != "list" {
+		fs.StringVar(&c.token, "fencing-token", "", "the `token` to present: the write is stored only while that one is installed")
 	}
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -78,7 +82,13 @@ func (c controlFlags) run(ctx context.Context, session *quickstart.Session, name
 	if name != "list" && len(args) != len(strings.Fields(want)) {
 		return fmt.Errorf("%s: want %s, after the flags", name, want)
 	}
-	w := routesv1fold.NewRouteWriter(bucket)
+	if name == "list" {
+		return list(ctx, bucket, args, stdout)
+	}
+	return withFenceHint(c.write(ctx, routesv1fold.NewRouteWriter(bucket, fold.WithFencingToken(c.token)), name, args, stdout))
+}
+
+func (c controlFlags) write(ctx context.Context, w routesv1fold.RouteWriter, name string, args []string, stdout io.Writer) (err error) {
 	var rev routesv1fold.RouteRev
 	switch name {
 	case "put":
@@ -87,8 +97,6 @@ func (c controlFlags) run(ctx context.Context, session *quickstart.Session, name
 		rev, err = move(ctx, w, args)
 	case "delete":
 		return c.delete(ctx, w, routesv1fold.RouteKey{Tenant: args[0], Domain: args[1]})
-	case "list":
-		return list(ctx, bucket, args, stdout)
 	}
 	if err == nil {
 		fmt.Fprintf(stdout, "%s %s at revision %d\n", rev.Key().Tenant, rev.Key().Domain, rev.Seq())

@@ -1,5 +1,5 @@
 // Command fold looks at folds from outside: what a stopped one holds, what it would do at its next start, and why. It moves
-// folds as artifacts, too: to folders, to object stores, and back.
+// folds as artifacts, too: to folders, to object stores, and back. And it fences their buckets.
 package main
 
 import (

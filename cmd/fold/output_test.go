@@ -20,6 +20,7 @@ func TestEveryErrorIsOneObject(t *testing.T) {
 	for _, args := range [][]string{
 		{"verify", "--json"}, {"verify", "--json=true", "a", "b"}, {"inspect", "x", "--bogus", "--json"}, {"inspect", "x", "--timeout", "abc", "--json"},
 		{"mend", "--json"}, {"--json"}, {"repair", "--json"}, {"export", "x", "--json"}, {"diff", "x", "y", "--examples", "-1", "--json"},
+		{"fence", "--json"}, {"fence", "x", "--json"}, {"fence", "x", "", "--json"}, {"token", "--json"}, {"token", "x", "y", "--json"},
 	} {
 		r := run(t, nil, args...)
 		var said struct {

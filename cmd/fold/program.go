@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/typedfold/fold/runtime/artifact/objects"
+	"github.com/typedfold/fold/runtime/kv"
 	"github.com/typedfold/fold/runtime/natskv"
 )
 
@@ -104,7 +105,7 @@ func asksForJSON(args []string) bool {
 func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:               "fold",
-		Short:             "Look at the folds of NATS KV buckets, and move them as artifacts",
+		Short:             "Look at the folds of NATS KV buckets, move them as artifacts, and fence the buckets",
 		Version:           version(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
@@ -119,7 +120,7 @@ func (p *program) root() *cobra.Command {
 		return usageError("see "+c.CommandPath()+" --help", "%w", err)
 	})
 	root.AddCommand(p.repairVerb(), p.inspectVerb(), p.verifyVerb(), p.artifactsVerb(),
-		p.importVerb(), p.exportVerb(), p.diffVerb())
+		p.importVerb(), p.exportVerb(), p.diffVerb(), p.fenceVerb(), p.tokenVerb())
 	return root
 }
 
@@ -157,11 +158,17 @@ func (p *program) fail(err error, code int) {
 		hint = h.Hint()
 	}
 	if p.json {
+		outcome := ""
+		if errors.Is(err, kv.ErrOutcomeUnknown) {
+			outcome = "unknown"
+		}
 		p.printJSON(struct {
 			Error string `json:"error"`
 			Hint  string `json:"hint,omitempty"`
 			Code  int    `json:"code"`
-		}{err.Error(), hint, code})
+			// Outcome says that a write may have happened.
+			Outcome string `json:"outcome,omitempty"`
+		}{err.Error(), hint, code, outcome})
 		return
 	}
 	fmt.Fprintf(p.err, "fold: %v\n", err)

@@ -48,7 +48,7 @@ func (f *serverFlags) options(env func(string) string) natskv.ConnectOptions {
 func (f *serverFlags) bind(ctx context.Context, env func(string) string, name string) (*natskv.Conn, *natskv.Bucket, error) {
 	conn := natskv.NewConn(f.options(env))
 	if err := conn.Connect(ctx); err != nil {
-		return conn, nil, &codeError{code: exitUnreachable, err: err, hint: "check --server and the credentials; the server must be reachable, since only it knows what its log still holds"}
+		return conn, nil, &codeError{code: exitUnreachable, err: err, hint: "check --server and the credentials; the server must be reachable, since only it knows what its log holds"}
 	}
 	js, err := conn.JetStream()
 	if err != nil {

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -14,13 +16,15 @@ func (p *program) fenceVerb() *cobra.Command {
 		Short: "Install or rotate the fencing token; without a token, clear it",
 		Args:  between(1, 2, addrIs+", and a token or none"),
 		RunE: func(c *cobra.Command, args []string) error {
+			token := ""
+			if len(args) > 1 {
+				if token = args[1]; token == "" { // what a variable that is not set gives
+					return usageError("leave it out to clear the one that is installed", "the token is empty")
+				}
+			}
 			cl, err := f.client(p)
 			if err != nil {
 				return err
-			}
-			token := ""
-			if len(args) > 1 {
-				token = args[1]
 			}
 			tail, err := cl.Fence(c.Context(), args[0], token)
 			if err != nil {
@@ -62,10 +66,18 @@ func (p *program) tokenVerb() *cobra.Command {
 			p.print(struct {
 				Addr         string `json:"addr"`
 				FencingToken string `json:"fencing_token"`
-			}{args[0], token}, func(w io.Writer) { fmt.Fprintln(w, token) })
+			}{args[0], token}, func(w io.Writer) { fmt.Fprintln(w, tokenLine(token)) })
 			return nil
 		},
 	}
 	f.add(c)
 	return c
+}
+
+// tokenLine is a token as a line: anybody may have installed it, and a terminal may read it. What begins with a quote is quoted.
+func tokenLine(token string) string {
+	if quoted := strconv.Quote(token); quoted != `"`+token+`"` || strings.TrimSpace(token) != token {
+		return quoted
+	}
+	return token
 }

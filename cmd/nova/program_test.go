@@ -202,7 +202,7 @@ func holds(t *testing.T, text string, parts ...string) {
 func TestUsage(t *testing.T) {
 	w := &world{env: map[string]string{"NOVA_SERVER": "http://127.0.0.1:1"}}
 	for _, args := range [][]string{
-		{"create"}, {"create", addr, "more"}, {"rm"}, {"fence"}, {"fence", addr, "a", "b"}, {"token"}, {"read"}, {"tail", addr, "5"}, {"trim", addr},
+		{"create"}, {"create", addr, "more"}, {"rm"}, {"fence"}, {"fence", addr, ""}, {"fence", addr, "a", "b"}, {"token"}, {"read"}, {"tail", addr, "5"}, {"trim", addr},
 		{"trim", addr, "many"}, {"append"}, {"append", addr, "--format", "xml"}, {"append", addr, "--match-seq-num", "-1"}, {"append", addr, "-i", "no/such"},
 		{"append", addr, "--linger", "-1s"}, {"read", addr, "--seq-num", "1", "--tail-offset", "1"}, {"read", addr, "--since", "soon"},
 		{"read", addr, "--format", "xml"}, {"ls", "a", "b"}, {"ls", "--bogus"}, {"ls", "--timeout", "0s"}, {"ls", "--ca", "no/such"}, {"ls", "--token-file", "no/such"},

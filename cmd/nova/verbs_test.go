@@ -38,6 +38,12 @@ func TestSeedCommands(t *testing.T) {
 		t.Errorf("a token where none is installed: %+v", f)
 	}
 	w.ok(t, "z\n", "append", addr)
+	for token, line := range map[string]string{"a b": "a b", " a": `" a"`, "\x1b[31m": `"\x1b[31m"`, `a"`: `"a\""`, "größe": "größe"} {
+		w.ok(t, "", "fence", addr, token)
+		if got := w.ok(t, "", "token", addr); got != line+"\n" {
+			t.Errorf("the token %q is printed as %q", token, got)
+		}
+	}
 	if got := w.ok(t, "", "read", addr); got != "0\nx\nz\n" {
 		t.Errorf("the stream holds %q", got)
 	}

@@ -14,7 +14,10 @@ import (
 // in, and the calls that have no place in it, earliest return first. Whoever meets an illegal history has only this.
 func explain(history []porcupine.Operation) string {
 	const ends, without = 25, 25
-	_, info := porcupine.CheckOperationsVerbose(specification, history, time.Minute)
+	result, info := porcupine.CheckOperationsVerbose(specification, history, time.Minute)
+	if result == porcupine.Unknown {
+		return "and no search was long enough to say why"
+	}
 	var longest []int
 	for _, order := range info.PartialLinearizations()[0] {
 		if len(order) > len(longest) {

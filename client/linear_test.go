@@ -315,7 +315,9 @@ func (c *clerks) look(t *testing.T) map[string][]uint64 {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	for ctx.Err() == nil {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for ; ctx.Err() == nil; <-tick.C {
 		at, next := map[string][]uint64{}, uint64(0)
 		call := c.now()
 		o := c.read(c.w.b, func(body string) {

@@ -14,7 +14,7 @@ import (
 	novav1 "github.com/typedfold/fold/gen/go/nova/v1"
 )
 
-// SequencedRecord is a record as it is read. It is the caller's.
+// SequencedRecord is a record as it is read. It is the caller's. While it is kept, up to 32 KiB are kept that it shares with others.
 type SequencedRecord struct {
 	Record
 	SeqNum uint64

@@ -850,8 +850,8 @@ type ReadRequest struct {
 	// A start before the first record that is kept begins at that one, and one beyond the tail at the tail, instead of being
 	// OUT_OF_RANGE.
 	Clamp bool `protobuf:"varint,7,opt,name=clamp,proto3" json:"clamp,omitempty"`
-	// What follows from the record before may be left out of a record. One without seq_num, other than the first of a message,
-	// has the number behind the one before; one without timestamp has that one's.
+	// What follows from the record before may be left out of a record, other than the first of a message: one without seq_num has
+	// the number behind the one before, one without timestamp has that one's. Answers in JSON leave nothing out.
 	Brief         bool `protobuf:"varint,8,opt,name=brief,proto3" json:"brief,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

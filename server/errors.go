@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"connectrpc.com/connect"
@@ -120,6 +121,16 @@ func awayFromLog(err error) bool {
 	}
 	var refused *jetstream.APIError
 	return errors.As(err, &refused) && refused.Code == http.StatusServiceUnavailable
+}
+
+// changing is the error of a call that changes the streams themselves: where the log's answer did not come, what came of the
+// change is unknown. Where nobody was there to be asked, it is as it was.
+func changing(err error) error {
+	lost := awayFromLog(err) && !errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded)
+	if !lost || errors.As(err, new(*sequencer.UnavailableError)) {
+		return err
+	}
+	return &sequencer.UnavailableError{Err: fmt.Errorf("the log can't be reached: %w", err), Indefinite: true}
 }
 
 // codeNoCluster is the log's refusal of replicas on a server that is alone, whenever it is asked.

@@ -259,7 +259,7 @@ func (s *Server) trimRecords(_ http.ResponseWriter, q *http.Request) (any, error
 	ctx, cancel := s.unary(q)
 	defer cancel()
 	first, err := st.Trim(ctx, before)
-	return map[string]positionJSON{"first": jsonOf(first)}, err
+	return map[string]positionJSON{"first": jsonOf(first)}, changing(err)
 }
 
 // retentionJSON is what is removed from a stream's beginning. An age is text, as "72h".
@@ -322,7 +322,7 @@ func (s *Server) putStream(w http.ResponseWriter, q *http.Request) (any, error) 
 	ctx, cancel := s.unary(q)
 	defer cancel()
 	if err := s.node.Create(ctx, a, c); err != nil {
-		return nil, err
+		return nil, changing(err)
 	}
 	writeJSON(w, http.StatusCreated, map[string]string{"addr": a.String()})
 	return nil, nil
@@ -353,7 +353,7 @@ func (s *Server) deleteStream(w http.ResponseWriter, q *http.Request) (any, erro
 	ctx, cancel := s.unary(q)
 	defer cancel()
 	if err := s.node.Delete(ctx, a); err != nil {
-		return nil, err
+		return nil, changing(err)
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil, nil

@@ -91,7 +91,7 @@ func (r rpc) Trim(ctx context.Context, q *connect.Request[novav1.TrimRequest]) (
 	}
 	first, err := st.Trim(ctx, q.Msg.GetSeqNum())
 	if err != nil {
-		return nil, err
+		return nil, changing(err)
 	}
 	return connect.NewResponse(&novav1.TrimResponse{First: positionOf(first)}), nil
 }
@@ -103,7 +103,7 @@ func (r rpc) CreateStream(ctx context.Context, q *connect.Request[novav1.CreateS
 	}
 	c := jslog.Config{Replicas: int(q.Msg.GetReplicas()), Memory: q.Msg.GetMemory(), Retention: retentionOf(q.Msg.GetRetention())}
 	if err := r.s.node.Create(ctx, a, c); err != nil {
-		return nil, err
+		return nil, changing(err)
 	}
 	return connect.NewResponse(&novav1.CreateStreamResponse{}), nil
 }
@@ -155,7 +155,7 @@ func (r rpc) DeleteStream(ctx context.Context, q *connect.Request[novav1.DeleteS
 		return nil, err
 	}
 	if err := r.s.node.Delete(ctx, a); err != nil {
-		return nil, err
+		return nil, changing(err)
 	}
 	return connect.NewResponse(&novav1.DeleteStreamResponse{}), nil
 }

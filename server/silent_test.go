@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -36,6 +37,8 @@ func silentLog(t *testing.T, answered ...string) (*natstest.Server, *atomic.Int6
 		"$JS.API.STREAM.INFO.>":    `{"config":{"name":"NOVA=demo=events","metadata":{"nova.controls":"1"}}}`,
 		"$JS.API.STREAM.MSG.GET.>": message,
 		"$JS.API.CONSUMER.>":       "",
+		"$JS.API.STREAM.CREATE.>":  "",
+		"$JS.API.STREAM.DELETE.>":  "",
 		"nova.>":                   "",
 	} {
 		if _, err := nc.Subscribe(subject, func(m *nats.Msg) {
@@ -57,6 +60,27 @@ func silentLog(t *testing.T, answered ...string) (*natstest.Server, *atomic.Int6
 		t.Fatal(err)
 	}
 	return s, asked
+}
+
+// TestAChangeThatTheLogDoesNotAnswer may have come to be, and both protocols say so.
+func TestAChangeThatTheLogDoesNotAnswer(t *testing.T) {
+	ctx := timed(t)
+	s, _ := silentLog(t, "$JS.API.STREAM.MSG.GET")
+	r := serve(t, s, server.Options{UnaryTimeout: 500 * time.Millisecond})
+	for _, c := range []struct{ method, path, body string }{{"PUT", "/v1/demo/new", "{}"}, {"DELETE", "/v1/demo/events", ""}} {
+		if status, body := r.do(ctx, c.method, c.path, c.body); status != 503 || !strings.Contains(body, `"outcome":"unknown"`) {
+			t.Errorf("%s %s: %d %s", c.method, c.path, status, body)
+		}
+	}
+	calls := map[string]error{}
+	_, calls["create"] = r.rpc().CreateStream(ctx, connect.NewRequest(&novav1.CreateStreamRequest{Addr: "nova://demo/new"}))
+	_, calls["delete"] = r.rpc().DeleteStream(ctx, connect.NewRequest(&novav1.DeleteStreamRequest{Addr: addr}))
+	for name, err := range calls {
+		var e *connect.Error
+		if !errors.As(err, &e) || e.Code() != connect.CodeUnavailable || len(e.Details()) != 1 || e.Details()[0].Type() != "nova.v1.OutcomeUnknown" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 // TestALogThatSaysNothing: while the log has no leader a read is unavailable, and never says where it would go on.

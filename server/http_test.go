@@ -94,7 +94,7 @@ func TestHTTPReads(t *testing.T) {
 		"?timestamp=1&count=1":       "0=YQ== next 1",
 		"?seq_num=4":                 "next 4",
 		"?seq_num=99&clamp":          "next 4",
-		"?seq_num=2&wait=60":         "2=Yw== next 3",
+		"?seq_num=3&wait=60":         "3=/w== next 4",
 		"?bytes=1&seq_num=1":         "1=eyJiIjoxfQ== next 2",
 		"?seq_num=4&wait=1":          "next 4",
 		"?seq_num=1&wait=60&count=1": "1=eyJiIjoxfQ== next 2",
@@ -112,6 +112,10 @@ func TestHTTPReads(t *testing.T) {
 	r.want(ctx, 200, "", "POST", records+"?format=text", `{"records":[{"body":"new"}]}`)
 	if got := <-polled; got != "4=new next 5" {
 		t.Fatal(got)
+	}
+	r.want(ctx, 200, "", "POST", records+"?format=text", `{"records":[{"body":"r"}`+strings.Repeat(`,{"body":"r"}`, 99)+`]}`)
+	if got := numbers("?seq_num=5&wait=60&format=text"); strings.Count(got, "=r") != 100 || !strings.HasSuffix(got, "next 105") {
+		t.Errorf("a batch of 100 is polled as %s", got)
 	}
 }
 

@@ -137,6 +137,15 @@ type recordsJSON struct {
 	Next    positionJSON `json:"next"`
 }
 
+// polling is where the records of one answer go.
+type polling struct {
+	reader.Each
+	pause func() error
+}
+
+// Pause says whether the read goes on, now that it would wait.
+func (p polling) Pause() error { return p.pause() }
+
 // pollRecords reads one answer's worth, which it counts, and waits for the first record if there is none.
 func (s *Server) pollRecords(ctx context.Context, st *node.Stream, r readQuery, told *Read) (any, error) {
 	limit := min(cmp.Or(r.count, maxJSONRecords), maxJSONRecords)
@@ -157,6 +166,9 @@ func (s *Server) pollRecords(ctx context.Context, st *node.Stream, r readQuery, 
 			told.Records++
 			told.Bytes += int64(rec.Bytes())
 		}
+		return nil
+	}
+	pause := func() error {
 		if r.wait > 0 && len(out.Records) > 0 {
 			return errFull // whoever waits wants to know soon
 		}
@@ -168,7 +180,7 @@ func (s *Server) pollRecords(ctx context.Context, st *node.Stream, r readQuery, 
 		reading, cancel = context.WithTimeout(ctx, r.wait)
 		defer cancel()
 	}
-	next, err := s.read(reading, st, r.start, limit, r.wait > 0, reader.Each(take))
+	next, err := s.read(reading, st, r.start, limit, r.wait > 0, polling{take, pause})
 	waited := errors.Is(err, context.DeadlineExceeded) && reading.Err() != nil && ctx.Err() == nil
 	switch {
 	case waited && !reached:

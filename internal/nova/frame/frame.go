@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/typedfold/fold/internal/nova"
 )
@@ -166,64 +165,29 @@ func ParseHead(b []byte) (epoch uint64, s State, err error) {
 
 // Parse reads a whole frame. Bodies and header values alias b.
 func Parse(b []byte) (Frame, error) {
-	var d Decoder
-	return d.Parse(b)
-}
-
-// Decoder reads one frame after the other into the same memory. It is used by one goroutine.
-type Decoder struct {
-	batches []Batch
-	records []nova.Record
-}
-
-// keepRecords is for how many records a decoder keeps memory that it does not fill any more.
-const keepRecords = 4096
-
-// Records are those of all batches of the frame that was read last.
-func (d *Decoder) Records() []nova.Record { return d.records }
-
-// Parse reads a whole frame, which is valid until the next one is read. Bodies and header values alias b.
-func (d *Decoder) Parse(b []byte) (Frame, error) {
-	clear(d.records)
-	if cap(d.records) > keepRecords && len(d.records) < cap(d.records)/8 {
-		d.records = nil
-	}
-	d.batches, d.records = d.batches[:0], d.records[:0]
-	r := reader{b: b, records: d.records}
+	r := reader{b: b}
 	var f Frame
 	f.Epoch, f.State = r.head()
-	last := f.State.Timestamp
-	next := f.State.Next
+	last, next := f.State.Timestamp, f.State.Next
 	for r.err == nil && len(r.b) > 0 {
-		batch := r.batch(f.State.Token, last)
-		if r.err != nil {
-			break
+		batch, n := r.batchHead(f.State.Token, next)
+		batch.Records = make([]nova.Record, n)
+		for i := range batch.Records {
+			last = r.record(&batch.Records[i], last)
 		}
-		if n := uint64(len(batch.Records)); next > math.MaxUint64-n {
-			r.fail("record numbers overflow")
-		} else {
-			next += n
-		}
-		last = batch.Records[len(batch.Records)-1].Timestamp
-		d.batches = append(d.batches, batch)
+		f.Batches = append(f.Batches, batch)
+		next += uint64(n)
 	}
-	d.records = r.records
 	if r.err != nil {
-		clear(d.records)
-		d.records = d.records[:0]
 		return Frame{}, r.err
-	}
-	if len(d.batches) > 0 {
-		f.Batches = d.batches
 	}
 	return f, nil
 }
 
 // reader consumes b; after the first error it gives zero values.
 type reader struct {
-	b       []byte
-	err     error
-	records []nova.Record // of all batches
+	b   []byte
+	err error
 }
 
 func (r *reader) fail(what string) {
@@ -295,8 +259,9 @@ func (r *reader) head() (epoch uint64, s State) {
 	return epoch, s
 }
 
-func (r *reader) batch(installed string, last int64) Batch {
-	b := Batch{Token: installed}
+// batchHead reads what stands before the records of a batch, the first of which has number next, and how many there are.
+func (r *reader) batchHead(installed string, next uint64) (b Batch, n int) {
+	b.Token = installed
 	flags := r.byte("flags")
 	if flags&^(flagToken|flagMatch) != 0 {
 		r.fail("flags")
@@ -309,22 +274,25 @@ func (r *reader) batch(installed string, last int64) Batch {
 	if flags&flagMatch != 0 {
 		b.HasMatch, b.Match = true, r.uvarint("match")
 	}
-	n := r.uvarint("number of records")
-	if n == 0 || n > nova.MaxBatchRecords {
+	count := r.uvarint("number of records")
+	switch {
+	case count == 0 || count > nova.MaxBatchRecords:
 		r.fail("number of records")
+	case next > math.MaxUint64-count:
+		r.fail("record numbers overflow")
 	}
 	if r.err != nil {
-		return b
+		return Batch{}, 0
 	}
-	from := len(r.records)
-	r.records = slices.Grow(r.records, int(n))[:from+int(n)]
-	b.Records = r.records[from:len(r.records):len(r.records)]
-	for i := range b.Records {
-		if !r.plain(&b.Records[i], last) {
-			last = r.record(&b.Records[i], last)
-		}
+	return b, int(count)
+}
+
+// record reads one record, which is no earlier than last, and its time.
+func (r *reader) record(rec *nova.Record, last int64) int64 {
+	if r.plain(rec, last) {
+		return last
 	}
-	return b
+	return r.any(rec, last)
 }
 
 // plain reads what nearly every record is: one of the time of the one before, without headers, of less than 16 KiB. Of
@@ -348,7 +316,8 @@ func (r *reader) plain(rec *nova.Record, last int64) bool {
 	return true
 }
 
-func (r *reader) record(rec *nova.Record, last int64) int64 {
+func (r *reader) any(rec *nova.Record, last int64) int64 {
+	*rec = nova.Record{}
 	rec.Timestamp = r.time("time of a record", last)
 	headers := r.uvarint("number of headers")
 	if headers > uint64(len(r.b)) {

@@ -89,8 +89,20 @@ func FuzzFrame(f *testing.F) {
 	f.Add([]byte{1, 0x80, 0, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		frame, err := Parse(b)
+		var s Scanner
+		before, records, scanErr := scan(&s, b)
+		if (err == nil) != (scanErr == nil) || err != nil && err.Error() != scanErr.Error() {
+			t.Fatalf("%x is read with %v, and scanned with %v", b, err, scanErr)
+		}
 		if err != nil {
 			return
+		}
+		var want []nova.Record
+		for _, b := range frame.Batches {
+			want = append(want, b.Records...)
+		}
+		if before != frame.State || !reflect.DeepEqual(records, want) {
+			t.Fatalf("%x is read as %+v, and scanned as %+v, %+v", b, frame, before, records)
 		}
 		if again := Append(nil, &frame); !bytes.Equal(again, b) {
 			t.Errorf("%x was read, and is written as %x", b, again)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/typedfold/fold/internal/nova"
 	"github.com/typedfold/fold/internal/nova/frame"
@@ -180,7 +179,7 @@ type run struct {
 	told   bool  // that the tail was reached
 	since  int64 // records before this time are left out; 0 is none
 	out    Out
-	frames frame.Decoder
+	frames frame.Scanner
 }
 
 func (r *run) done() bool { return r.left == 0 || !r.follow && r.next.SeqNum >= r.tail }
@@ -195,24 +194,40 @@ func (r *run) atTail() error {
 
 // frame hands over the records of one frame that are wanted.
 func (r *run) frame(stored jslog.Stored) error {
-	f, err := r.frames.Parse(stored.Payload)
-	if err != nil {
-		return fmt.Errorf("frame at log sequence %d: %w", stored.Seq, err)
+	before, err := r.frames.Begin(stored.Payload)
+	if err == nil && before.Next > r.next.SeqNum {
+		return r.gap(stored)
 	}
-	if f.State.Next > r.next.SeqNum {
-		return &OutOfRangeError{SeqNum: r.next.SeqNum, First: f.State.Position(), Tail: f.After().Position()}
-	}
-	seq := f.State.Next
-	for records := range slices.Chunk(r.frames.Records(), nova.MaxBatchRecords) {
+	for seq := before.Next; err == nil; {
+		var records []nova.Record
+		if records, err = r.frames.Next(); err != nil {
+			break
+		}
+		if len(records) == 0 {
+			if r.next.SeqNum >= r.tail {
+				return r.atTail()
+			}
+			return nil
+		}
 		if err := r.batch(seq, records); err != nil || r.done() {
 			return err
 		}
 		seq += uint64(len(records))
 	}
-	if r.next.SeqNum >= r.tail {
-		return r.atTail()
+	return damaged(stored, err)
+}
+
+func damaged(stored jslog.Stored, err error) error {
+	return fmt.Errorf("frame at log sequence %d: %w", stored.Seq, err)
+}
+
+// gap is a frame that does not begin where the one before ended: what was there is removed.
+func (r *run) gap(stored jslog.Stored) error {
+	f, err := frame.Parse(stored.Payload)
+	if err != nil {
+		return damaged(stored, err)
 	}
-	return nil
+	return &OutOfRangeError{SeqNum: r.next.SeqNum, First: f.State.Position(), Tail: f.After().Position()}
 }
 
 // batch hands over records, the first of which has number seq, without those before the start.

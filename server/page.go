@@ -9,6 +9,7 @@ import (
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	novav1 "github.com/typedfold/fold/gen/go/nova/v1"
 	"github.com/typedfold/fold/internal/nova"
@@ -17,18 +18,21 @@ import (
 
 // pageBytes is how many bytes of records make a message while more of them are at hand. A larger record is one by itself. A
 // message costs as much by itself as some hundred records.
-const pageBytes = 512 << 10
+const pageBytes = 512<<10 - 128
 
 // idlePage is the largest buffer that a read keeps which does not fill it any more.
 const idlePage = 64 << 10
 
 // pages sends the records of a read, as many in a message as are at hand. It writes their binary form as it goes, from the
-// bytes of the log, and hands that over as bytes which the message does not know: on the wire there is no difference.
+// bytes of the log. A message that out sends has that as bytes which it does not know, and one that is sent directly has them as they
+// are: on the wire there is no difference.
 type pages struct {
 	out     sender
+	direct  *direct // nil is by out alone
+	began   bool    // out has sent something
 	binary  bool
-	brief   bool // the reader knows what follows from the record before
-	buf     []byte
+	brief   bool          // the reader knows what follows from the record before
+	buf     []byte        // room for the envelope, and records; empty when there are none
 	next    nova.Position // behind the records in buf
 	message novav1.ReadResponse
 }
@@ -38,9 +42,15 @@ type sender interface {
 	Send(*novav1.ReadResponse) error
 }
 
-func pagesTo(out *connect.ServerStream[novav1.ReadResponse], brief bool) *pages {
-	kind := out.Conn().RequestHeader().Get("Content-Type")
-	return &pages{out: out, binary: !strings.Contains(kind, "json"), brief: brief, message: novav1.ReadResponse{Next: &novav1.Position{}}}
+func pagesTo(out *connect.ServerStream[novav1.ReadResponse], direct *direct, brief bool) *pages {
+	asked := out.Conn().RequestHeader()
+	kind := asked.Get("Content-Type")
+	if asked.Get("Connect-Accept-Encoding") != "" || asked.Get("Grpc-Accept-Encoding") != "" {
+		direct = nil // the library compresses
+	}
+	return &pages{
+		out: out, direct: direct, binary: !strings.Contains(kind, "json"), brief: brief, message: novav1.ReadResponse{Next: &novav1.Position{}},
+	}
 }
 
 // Take writes records, and sends what is full. That the tail is reached is sent at once.
@@ -66,6 +76,9 @@ func (p *pages) Take(rs reader.Records) error {
 				return err
 			}
 		}
+		if len(p.buf) == 0 {
+			p.buf = append(p.buf, make([]byte, envelope)...)
+		}
 		b, err := appendRecord(p.buf, size, seq, r)
 		if err != nil {
 			return err // what is in the buffer is whole
@@ -81,10 +94,10 @@ func (p *pages) Take(rs reader.Records) error {
 func (p *pages) plain(seq uint64, r *nova.Record) bool {
 	const head = tagAndLength + 2*(1+binary.MaxVarintLen64) + 3
 	n, at := len(r.Body), len(p.buf)
-	if n == 0 || n >= 1<<14 || len(r.Headers) > 0 || at+head+n > min(cap(p.buf), pageBytes) {
+	if at == 0 || n == 0 || n >= 1<<14 || len(r.Headers) > 0 || at+head+n > min(cap(p.buf), pageBytes) {
 		return false
 	}
-	follows := p.brief && at > 0 && seq == p.next.SeqNum && r.Timestamp == p.next.Timestamp
+	follows := p.brief && at > envelope && seq == p.next.SeqNum && r.Timestamp == p.next.Timestamp
 	size := 1 + protowire.SizeVarint(uint64(n)) + n
 	switch {
 	case follows:
@@ -112,12 +125,21 @@ func (p *pages) plain(seq uint64, r *nova.Record) bool {
 
 // Pause sends what was written.
 func (p *pages) Pause() error {
-	if len(p.buf) == 0 {
+	if len(p.buf) <= envelope {
 		return nil
 	}
-	p.message.ProtoReflect().SetUnknown(p.buf)
 	p.message.Next.SeqNum, p.message.Next.Timestamp = p.next.SeqNum, p.next.Timestamp
-	err := p.out.Send(&p.message)
+	var err error
+	if p.direct != nil && p.began {
+		p.message.ProtoReflect().SetUnknown(nil)
+		if p.buf, err = (proto.MarshalOptions{}).MarshalAppend(p.buf, &p.message); err == nil {
+			err = p.direct.write(p.buf)
+		}
+	} else {
+		p.message.ProtoReflect().SetUnknown(p.buf[envelope:])
+		p.began = true
+		err = p.out.Send(&p.message)
+	}
 	if cap(p.buf) > idlePage && len(p.buf) < cap(p.buf)/8 {
 		p.buf = nil
 	}

@@ -2,9 +2,11 @@ package server
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -44,10 +46,13 @@ func FuzzAppendRecord(f *testing.F) {
 	})
 }
 
-// sent are the messages that pages sent.
+// sent are the messages that pages sent, by way of the library or directly.
 type sent struct {
+	http.ResponseWriter
 	messages []*novav1.ReadResponse
 	bytes    []int
+	directly int
+	flushed  int
 }
 
 func (s *sent) Send(m *novav1.ReadResponse) error {
@@ -55,9 +60,33 @@ func (s *sent) Send(m *novav1.ReadResponse) error {
 	if err != nil {
 		return err
 	}
+	return s.message(b)
+}
+
+func (s *sent) message(b []byte) error {
 	own := &novav1.ReadResponse{}
 	s.messages, s.bytes = append(s.messages, own), append(s.bytes, len(b))
 	return proto.Unmarshal(b, own)
+}
+
+// Write takes one message in its envelope.
+func (s *sent) Write(b []byte) (int, error) {
+	if len(b) < envelope || b[0] != 0 || int(binary.BigEndian.Uint32(b[1:])) != len(b)-envelope {
+		return 0, fmt.Errorf("%d bytes that are no message: %x", len(b), b[:min(len(b), envelope)])
+	}
+	s.directly++
+	return len(b), s.message(b[envelope:])
+}
+
+func (s *sent) Flush() { s.flushed++ }
+
+// pages are those that send to s.
+func (s *sent) pages(directly bool) *pages {
+	p := &pages{out: s, binary: true, message: novav1.ReadResponse{Next: &novav1.Position{}}}
+	if directly {
+		p.direct = &direct{w: s, c: http.NewResponseController(s)}
+	}
+	return p
 }
 
 func recordsFrom(first, n, size int) reader.Records {
@@ -91,29 +120,36 @@ func TestPages(t *testing.T) {
 			return firstOf(p.Take(recordsFrom(0, 1, 10)), p.Take(recordsFrom(1, 1, 2*pageBytes)), p.Take(recordsFrom(2, 1, 10)), p.Pause())
 		}, "0:1 1:1 2:1"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := &sent{}
-			p := &pages{out: s, binary: true, message: novav1.ReadResponse{Next: &novav1.Position{}}}
-			if err := c.do(p); err != nil {
-				t.Fatal(err)
-			}
-			got := ""
-			for i, m := range s.messages {
-				next := m.GetNext().GetSeqNum()
-				got += fmt.Sprintf(" %d:%d", next-uint64(len(m.Records)), len(m.Records))
-				for j, r := range m.Records {
-					if want := next - uint64(len(m.Records)-j); r.SeqNum != want || r.Timestamp != int64(1000+want) {
-						t.Errorf("message %d has record %d of %d at place %d", i, r.SeqNum, r.Timestamp, want)
+		for _, directly := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, directly %v", c.name, directly), func(t *testing.T) {
+				s := &sent{}
+				if err := c.do(s.pages(directly)); err != nil {
+					t.Fatal(err)
+				}
+				got, full := "", 0
+				for i, m := range s.messages {
+					next := m.GetNext().GetSeqNum()
+					got += fmt.Sprintf(" %d:%d", next-uint64(len(m.Records)), len(m.Records))
+					for j, r := range m.Records {
+						if want := next - uint64(len(m.Records)-j); r.SeqNum != want || r.Timestamp != int64(1000+want) {
+							t.Errorf("message %d has record %d of %d at place %d", i, r.SeqNum, r.Timestamp, want)
+						}
+					}
+					if n := s.bytes[i]; n+envelope > 512<<10 && len(m.Records) > 1 {
+						t.Errorf("message %d has %d bytes", i, n)
+					}
+					if len(m.Records) > 0 {
+						full++
 					}
 				}
-				if n := s.bytes[i]; n > pageBytes+64 && len(m.Records) > 1 {
-					t.Errorf("message %d has %d bytes", i, n)
+				if got != " "+c.want {
+					t.Errorf("sent %q, want %q", got, c.want)
 				}
-			}
-			if got != " "+c.want {
-				t.Errorf("sent %q, want %q", got, c.want)
-			}
-		})
+				if directly && s.directly != full-1 || !directly && s.directly > 0 || s.flushed != s.directly {
+					t.Errorf("of %d messages with records %d are sent directly, and flushed %d", full, s.directly, s.flushed)
+				}
+			})
+		}
 	}
 }
 
@@ -137,7 +173,8 @@ func TestBriefPages(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &sent{}
-			p := &pages{out: s, binary: true, brief: true, buf: make([]byte, 0, 1<<10), message: novav1.ReadResponse{Next: &novav1.Position{}}}
+			p := s.pages(true)
+			p.brief, p.buf = true, make([]byte, 0, 1<<10)
 			if err := firstOf(p.Take(reader.Records{First: c.first, Records: c.records}), p.Pause()); err != nil {
 				t.Fatal(err)
 			}
@@ -186,9 +223,17 @@ type nowhere struct{}
 
 func (nowhere) Send(*novav1.ReadResponse) error { return nil }
 
+func (nowhere) Header() http.Header         { return nil }
+func (nowhere) WriteHeader(int)             {}
+func (nowhere) Flush()                      {}
+func (nowhere) Write(b []byte) (int, error) { return len(b), nil }
+
 // TestPagesAllocateNothing: not for a record, and not for a message.
 func TestPagesAllocateNothing(t *testing.T) {
-	p := &pages{out: nowhere{}, binary: true, message: novav1.ReadResponse{Next: &novav1.Position{}}}
+	p := &pages{
+		out: nowhere{}, direct: &direct{w: nowhere{}, c: http.NewResponseController(nowhere{})}, binary: true,
+		message: novav1.ReadResponse{Next: &novav1.Position{}},
+	}
 	rs := recordsFrom(1_000_000, 1000, 128)
 	n := math.Inf(1)
 	for try := 0; try < 20 && n > 0; try++ { // what else runs in this process allocates, too

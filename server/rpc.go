@@ -174,7 +174,7 @@ func (r rpc) Read(ctx context.Context, q *connect.Request[novav1.ReadRequest], o
 	case *novav1.ReadRequest_Timestamp:
 		start.Kind, start.N = reader.FromTime, uint64(max(from.Timestamp, 0))
 	}
-	p := pagesTo(out, q.Msg.GetBrief())
+	p := pagesTo(out, directOf(ctx), q.Msg.GetBrief())
 	next, err := r.s.read(ctx, st, start, q.Msg.GetLimit(), q.Msg.GetFollow(), r.s.counted(st.Log().Addr().Namespace, p))
 	if err != nil {
 		_ = p.Pause() // what was read before counts; of why it ended the other error tells more

@@ -251,7 +251,8 @@ func (c *clerks) look(client int, keys []string) {
 	c.views = append(c.views, v)
 }
 
-// work is one client's share: races for the revision that it read last, among them.
+// work is one client's share: races for the revision that it read last, among them. All clients now and then create the same key
+// that nobody has written, so that one of them does: a deleted one is put again, mostly, before a creation has found out that it may.
 func (c *clerks) work(client, acts int, keys []string, r *rand.Rand) {
 	seen := map[string]uint64{}
 	for i := range acts {
@@ -264,6 +265,9 @@ func (c *clerks) work(client, acts int, keys []string, r *rand.Rand) {
 			}
 		case "get":
 			a.value = ""
+		}
+		if i%20 == 7 {
+			a = act{kind: "create", key: fmt.Sprintf("new%d", i/20), value: value}
 		}
 		if o := c.do(client, a); o.rev != 0 {
 			seen[key] = o.rev

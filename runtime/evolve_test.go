@@ -533,6 +533,9 @@ func TestEvolveCutAtEveryApply(t *testing.T) {
 				for _, then := range []*itemSchema{next, old, third} {
 					log, dir := newHistoryLog(2), t.TempDir()
 					l := begin(t, b, dir, log, old, lifeOptions{})
+					if err := l.f.WaitHydrated(bounded(t)); err != nil { // while the log is empty: what comes later is given in full
+						t.Fatal(err)
+					}
 					fill(log)
 					l.caughtUp()
 					l.rows()

@@ -101,7 +101,8 @@ func freePort(tb testing.TB) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// Wait waits until JetStream has a leader that all running servers follow.
+// Wait waits until JetStream has a leader that all running servers follow, and that has heard from each of them what it has room
+// for: until then it places no replica there.
 func (c *Cluster) Wait(timeout time.Duration) error {
 	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if c.ready() {
@@ -112,18 +113,20 @@ func (c *Cluster) Wait(timeout time.Duration) error {
 }
 
 func (c *Cluster) ready() bool {
-	leader := false
+	running, known := 0, 0
 	for _, s := range c.Servers {
 		srv := s.Server()
 		if srv == nil {
 			continue
 		}
-		if !srv.JetStreamIsCurrent() {
+		if running++; !srv.JetStreamIsCurrent() {
 			return false
 		}
-		leader = leader || srv.JetStreamIsLeader()
+		if srv.JetStreamIsLeader() {
+			known = len(srv.JetStreamClusterPeers())
+		}
 	}
-	return leader
+	return known >= max(running, 1)
 }
 
 // Connect dials the servers, in this order beginning with one of them.

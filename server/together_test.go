@@ -61,6 +61,9 @@ func TestOtherCallsAreSentAtOnce(t *testing.T) {
 	together(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		w.(http.Flusher).Flush()
 		heldOf(q.Context()).send()
+		if d := directOf(q.Context()); d == nil || d.w != w {
+			t.Errorf("a read's messages can't be written to its response: %v", d)
+		}
 	})).ServeHTTP(out, q)
 	if out.n != 1 {
 		t.Errorf("%d packets", out.n)

@@ -82,7 +82,7 @@ func TestArtifactThatCameTooEarly(t *testing.T) {
 						s.caughtUp(s.visitor)
 						held = s.visitor.f.Cursor().Revision()
 						s.stop(s.visitor)
-						time.Sleep(c.away)
+						time.Sleep(c.away) // of the bubble's time, as all are here: values age meanwhile
 					}
 					s.visitor.client.line.cut()
 					s.start(s.visitor)

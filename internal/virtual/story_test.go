@@ -377,7 +377,7 @@ func (s *story) tell() {
 }
 
 // settled waits until a node has found out all that it could not be sure of, and until then its lines may break. An audit
-// is rare, and one that a lost line cut off is tried again later: they take a fiftieth of the time at most. Where values age
+// is rare, and one that a lost line cut off is tried again later, hours of the bubble's time at worst: they take a fiftieth of it at most. Where values age
 // out nothing has to be settled at any time.
 func (s *story) settled(n *node) {
 	s.t.Helper()

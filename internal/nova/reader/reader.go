@@ -195,18 +195,20 @@ func (r *run) atTail() error {
 // frame hands over the records of one frame that are wanted.
 func (r *run) frame(stored jslog.Stored) error {
 	before, err := r.frames.Begin(stored.Payload)
-	if err == nil && before.Next > r.next.SeqNum {
+	switch {
+	case err != nil:
+		return damaged(stored, err)
+	case before.Next > r.next.SeqNum:
 		return r.gap(stored)
 	}
-	for seq := before.Next; err == nil; {
-		var records []nova.Record
-		if records, err = r.frames.Next(); err != nil {
-			break
-		}
-		if len(records) == 0 {
-			if r.next.SeqNum >= r.tail {
-				return r.atTail()
-			}
+	for seq := before.Next; ; {
+		records, err := r.frames.Next()
+		switch {
+		case err != nil:
+			return damaged(stored, err)
+		case len(records) == 0 && r.next.SeqNum >= r.tail:
+			return r.atTail()
+		case len(records) == 0:
 			return nil
 		}
 		if err := r.batch(seq, records); err != nil || r.done() {
@@ -214,7 +216,6 @@ func (r *run) frame(stored jslog.Stored) error {
 		}
 		seq += uint64(len(records))
 	}
-	return damaged(stored, err)
 }
 
 func damaged(stored jslog.Stored, err error) error {
